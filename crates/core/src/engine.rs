@@ -1,6 +1,6 @@
-//! The turn: commands become events, a plan becomes events, all of them become durable, and only then is anything said.
-//! The live server and the simulator both run exactly this; they differ in where commands come from and what the store
-//! is.
+//! The engine's turn: commands become events, a plan becomes events, all of them become durable, and only then are they
+//! acknowledged or published. The live server and the simulator both run exactly this; they differ in the source of
+//! commands and in the store.
 
 use crate::cluster::{Cluster, Effects, Job, Node};
 use crate::command::{Command, Rejection, TaskSelector};
@@ -13,36 +13,36 @@ use crate::store::{Epoch, Store};
 use crate::time::Time;
 use std::collections::BTreeMap;
 
-/// The cluster, the policy in force, and what ties them together.
+/// Engine: the cluster, the policy in force, and the timers that belong to neither.
 pub struct Engine {
     cluster: Cluster,
     policy: Box<dyn Policy>,
     policies: &'static [PolicyDef],
-    /// The epoch its events are appended under.
+    /// Epoch that events are appended under.
     epoch: Epoch,
-    /// When each worker with a lease is given up. Not state: leases start afresh when the engine does.
+    /// Lease expiry by worker. Not part of the state: leases start afresh when the engine does.
     leases: BTreeMap<WorkerId, Time>,
-    /// When each claim whose holder must be heard of is given up; afresh in the same way.
+    /// Lease expiry by claim, for claims whose holder has to renew; not part of the state either.
     claims: BTreeMap<JobId, Time>,
-    /// Which reports count. Not state either.
+    /// Latest report of each worker; not part of the state either.
     inbox: Inbox,
     wake_at: Option<Time>,
-    /// Whether it has planned at all since it was made.
+    /// Whether it has planned since it was built.
     planned: bool,
-    /// Whether an errand is under way. Not state: after a restart it is run again.
-    errand_out: bool,
+    /// Whether a background solve is running. Not part of the state: after a restart it runs again.
+    solving: bool,
 }
 
-/// What a turn made happen. Everything in it is durable.
+/// Outcome of a turn. Everything in it is durable.
 #[derive(Debug, Default)]
 pub struct TurnOutcome {
-    /// For each command, what it did, or why it was refused.
+    /// Outcome of each command, or its rejection.
     pub answers: Vec<Result<CommandOutcome, Rejection>>,
-    /// What happened, in order.
+    /// Events, in order.
     pub events: Vec<Event>,
     /// Jobs whose last task ended.
     pub finished: Vec<JobId>,
-    /// Parts of the plan that could not be carried out.
+    /// Rejected parts of the plan.
     pub stale: Vec<Rejection>,
 }
 
@@ -56,19 +56,19 @@ impl TurnOutcome {
     }
 }
 
-/// What a command did.
+/// Outcome of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandOutcome {
-    /// The job it made.
+    /// Job that was submitted.
     pub job: Option<JobId>,
-    /// How many tasks it changed.
+    /// Number of tasks that changed.
     pub tasks: u64,
-    /// For each of several commands, how many tasks it changed, or why it was refused.
+    /// For each of several commands, the number of tasks that changed, or its rejection.
     pub each: Vec<Result<u64, Rejection>>,
 }
 
 impl Engine {
-    /// An engine that goes on from a state, with the policy that state names.
+    /// Engine that continues from a state, with the policy the state names.
     pub fn new(cluster: Cluster, policies: &'static [PolicyDef], now: Time) -> Result<Engine, Rejection> {
         let policy = PolicyDef::build_from(policies, cluster.policy())?;
         let mut engine = Engine {
@@ -81,7 +81,7 @@ impl Engine {
             inbox: Inbox::default(),
             wake_at: None,
             planned: false,
-            errand_out: false,
+            solving: false,
         };
         engine.policy.observe(engine.cluster.view(), &Effects::default());
         let leased: Vec<_> = engine.cluster.workers().filter(|(_, w)| w.online).map(|(id, _)| id).collect();
@@ -91,12 +91,12 @@ impl Engine {
         let claims: Vec<_> =
             engine.cluster.jobs().iter().filter(|j| j.spec.claim().is_some()).map(|j| j.id).collect();
         for job in claims {
-            engine.heard_of(job, now);
+            engine.renew_claim(job, now);
         }
         Ok(engine)
     }
 
-    /// Appends under an epoch from now on: the one its log was claimed with.
+    /// Sets the epoch to append under: the one the log was claimed with.
     pub fn write_as(&mut self, epoch: Epoch) {
         self.epoch = epoch;
     }
@@ -111,79 +111,82 @@ impl Engine {
         &*self.policy
     }
 
-    /// The reports that were taken in.
+    /// Inbox of worker reports.
     pub fn inbox(&self) -> &Inbox {
         &self.inbox
     }
 
-    /// What a worker should have, with the latest of its reports acknowledged.
+    /// Assignments of a worker, acknowledging its latest report.
     pub fn assignments(&self, worker: WorkerId) -> Assignments {
         let (received, send_all) = (self.inbox.latest(worker), self.inbox.has_gap(worker));
         Assignments { received, send_all, ..self.cluster.assignments(worker) }
     }
 
-    /// One turn. Everything acknowledged in the result was kept by the store first; if that fails, the engine must be
-    /// thrown away and started again from what the store has.
+    /// Takes one turn. Everything in the outcome is in the store; if appending fails, the engine must be discarded and
+    /// rebuilt from the store.
     pub fn turn<S: Store>(
         &mut self,
         batch: Vec<Command>,
         now: Time,
         store: &mut S,
     ) -> Result<TurnOutcome, S::Error> {
-        let mut turned = TurnOutcome::default();
-        self.turn_into(batch, now, store, &mut turned)?;
-        Ok(turned)
+        let mut outcome = TurnOutcome::default();
+        self.turn_into(batch, now, store, &mut outcome)?;
+        Ok(outcome)
     }
 
-    /// The same, with what it made happen put in place of what an earlier turn did, for who turns all the time.
+    /// Like [`Engine::turn`], but reuses the buffers of an earlier outcome.
     pub fn turn_into<S: Store>(
         &mut self,
         batch: impl IntoIterator<Item = Command>,
         now: Time,
         store: &mut S,
-        turned: &mut TurnOutcome,
+        outcome: &mut TurnOutcome,
     ) -> Result<(), S::Error> {
-        turned.clear();
+        outcome.clear();
         for command in batch {
-            let answer = self.execute(command, now, turned); // 1. decide and apply each command, in order
-            turned.answers.push(answer);
+            let result = self.execute(command, now, outcome); // 1. decide and apply each command, in order
+            outcome.answers.push(result);
         }
-        while let Some(worker) = self.silent_worker(now) {
+        // Deadlines come after the commands: a report in this batch renews the lease that would have expired.
+        while let Some(worker) = self.expired_worker(now) {
             self.leases.remove(&worker);
-            self.execute(Command::GiveUp(worker), now, turned).expect("a silent worker can be given up");
+            self.execute(Command::GiveUp(worker), now, outcome)
+                .expect("a worker whose lease expired can be lost");
         }
-        while let Some(job) = self.lapsed_claim(now) {
+        while let Some(job) = self.expired_claim(now) {
             self.claims.remove(&job);
-            self.execute(Command::Cancel(TaskSelector::Job(job)), now, turned)
-                .expect("a claim in force can end");
+            self.execute(Command::Cancel(TaskSelector::Job(job)), now, outcome)
+                .expect("a claim in force can be cancelled");
         }
         while let Some((_, task)) = self.cluster.next_retry().filter(|(at, _)| *at <= now) {
             let event = Event { at: now, what: EventKind::RetryDue { task } };
-            self.apply_event(&event, turned);
-            turned.events.push(event);
+            self.apply_event(&event, outcome);
+            outcome.events.push(event);
         }
-        if self.worth_planning(&turned.events, now) {
-            self.plan(now, turned); // 2. what should start, pause, stop: admitted, applied
+        if self.needs_planning(&outcome.events, now) {
+            self.plan(now, outcome); // 2. what should start, pause, stop: admitted, applied
         }
-        if !turned.events.is_empty() {
-            let before = self.cluster.seq() - turned.events.len() as u64;
-            store.append(self.epoch, before, &turned.events)?; // 3. durable
+        if !outcome.events.is_empty() {
+            let before = self.cluster.seq() - outcome.events.len() as u64;
+            store.append(self.epoch, before, &outcome.events)?; // 3. durable
         }
-        Ok(()) // 4. only now may anything be said
+        Ok(()) // 4. only now may anything be acknowledged
     }
 
-    /// Work for whoever drives the engine to have done beside it, if there is any and none is under way; the command that
-    /// comes of it must be given to a later turn, also where it failed.
-    pub fn errand(&mut self, now: Time) -> Option<BackgroundSolve> {
-        if self.errand_out {
+    /// Solver run for the engine's driver to do in the background, if there is one and none is running. The command
+    /// it returns must be given to a later turn, also if the solver failed.
+    pub fn background_solve(&mut self, now: Time) -> Option<BackgroundSolve> {
+        if self.solving {
             return None;
         }
-        let errand = self.policy.errand(self.cluster.view(), now)?;
-        self.errand_out = true;
-        Some(errand)
+        let solve = self.policy.background_solve(self.cluster.view(), now)?;
+        self.solving = true;
+        Some(solve)
     }
 
-    /// When a turn is due even if nothing is asked.
+    /// Time at which a turn is due even without commands: an expiring lease or claim, a retry, or the policy's
+    /// wake-up.
     pub fn next_deadline(&self) -> Option<Time> {
         let lapse = self.cluster.next_lapse().map(|(at, _)| at);
         let retry = self.cluster.next_retry().map(|(at, _)| at);
@@ -194,7 +197,7 @@ impl Engine {
         self.leases.values().chain(self.claims.values()).copied().chain(lapse).chain(self.wake_at).min()
     }
 
-    /// Applies events that were decided elsewhere: recovery, and copies that follow another engine.
+    /// Applies an event that was decided elsewhere: for recovery, and for read replicas.
     pub fn follow(&mut self, event: &Event) -> Effects {
         let effects = self.cluster.apply(event);
         if effects.policy {
@@ -209,25 +212,25 @@ impl Engine {
         &mut self,
         command: Command,
         now: Time,
-        turned: &mut TurnOutcome,
+        outcome: &mut TurnOutcome,
     ) -> Result<CommandOutcome, Rejection> {
         if let Command::Several(commands) = command {
             let each =
-                commands.into_iter().map(|one| self.execute(one, now, turned).map(|answer| answer.tasks));
+                commands.into_iter().map(|one| self.execute(one, now, outcome).map(|result| result.tasks));
             let each: Vec<_> = each.collect();
             let tasks = each.iter().flatten().sum();
             return Ok(CommandOutcome { job: None, tasks, each });
         }
         if let Command::Receive { worker, report } = command {
-            self.receive(worker, report, now, turned);
+            self.receive(worker, report, now, outcome);
             return Ok(CommandOutcome::default());
         }
         match &command {
             Command::Report { worker, .. } => self.renew_lease(*worker, now),
             Command::SetPolicy(choice) => self.check_policy(choice)?,
-            Command::SetTarget(_) => self.errand_out = false,
+            Command::SetTarget(_) => self.solving = false,
             Command::Submit { user, spec, .. } => {
-                // Sent again, because its answer was lost or was not waited for: the answer is the same.
+                // Submitted again, because the response was lost: the response is the same.
                 if let Some(job) = self.cluster.submitted_before(user, spec.key.as_deref())? {
                     return Ok(CommandOutcome { job: Some(job), ..CommandOutcome::default() });
                 }
@@ -241,35 +244,36 @@ impl Engine {
             _ => {}
         }
         let heard = if let Command::Heard(job) = command { Some(job) } else { None };
-        let decided = self.cluster.decide_what(command, now)?;
+        let decided = self.cluster.decide_kinds(command, now)?;
         if let Some(job) = heard {
-            self.heard_of(job, now);
+            self.renew_claim(job, now);
         }
-        let mut answer = CommandOutcome::default();
+        let mut result = CommandOutcome::default();
         for what in decided {
             let event = Event { at: now, what };
             match &event.what {
-                EventKind::JobSubmitted { job, .. } => answer.job = Some(*job),
+                EventKind::JobSubmitted { job, .. } => result.job = Some(*job),
                 EventKind::WorkerLost { worker } => drop(self.leases.remove(worker)),
                 _ => {}
             }
-            answer.tasks += tasks_changed(&self.cluster, &event.what);
-            self.apply_event(&event, turned);
+            result.tasks += tasks_changed(&self.cluster, &event.what);
+            self.apply_event(&event, outcome);
             match event.what {
                 EventKind::WorkerJoined { worker, .. } => self.renew_lease(worker, now),
-                EventKind::JobSubmitted { job, .. } => self.heard_of(job, now),
+                EventKind::JobSubmitted { job, .. } => self.renew_claim(job, now),
                 _ => {}
             }
-            turned.events.push(event);
+            outcome.events.push(event);
         }
-        Ok(answer)
+        Ok(result)
     }
 
-    /// Takes a report in, unless it is late or doubled: then it says nothing, not even that its worker is there.
-    fn receive(&mut self, worker: WorkerId, report: Box<Report>, now: Time, turned: &mut TurnOutcome) {
+    /// Executes a report, unless it is late or duplicate: such a report proves nothing, not even that its worker is
+    /// alive.
+    fn receive(&mut self, worker: WorkerId, report: Box<Report>, now: Time, outcome: &mut TurnOutcome) {
         if self.inbox.accept(worker, &report) {
-            // A part that is refused, such as draining a worker that is not known, stops none of the others.
-            report.execute(worker, |part| drop(self.execute(part, now, turned)));
+            // A rejected part, such as draining an unknown worker, does not stop the others.
+            report.execute(worker, |part| drop(self.execute(part, now, outcome)));
         }
     }
 
@@ -277,9 +281,9 @@ impl Engine {
         PolicyDef::checked(self.policies, choice).map(drop)
     }
 
-    /// Whether a plan could differ from the last one: not where nothing happened, processes started where they were placed,
-    /// or ended jobs left the memory.
-    fn worth_planning(&mut self, events: &[Event], now: Time) -> bool {
+    /// Whether a plan could differ from the last one. It cannot if nothing happened, if processes started where they
+    /// were placed, or if ended jobs were evicted.
+    fn needs_planning(&mut self, events: &[Event], now: Time) -> bool {
         let due = !self.planned || self.wake_at.is_some_and(|at| at <= now);
         self.planned = true;
         let matters = |event: &Event| match event.what {
@@ -292,29 +296,29 @@ impl Engine {
         due || events.iter().any(matters)
     }
 
-    fn plan(&mut self, now: Time, turned: &mut TurnOutcome) {
+    fn plan(&mut self, now: Time, outcome: &mut TurnOutcome) {
         let plan = self.policy.plan(self.cluster.view(), now);
         let (events, stale) =
             if plan.is_empty() { Default::default() } else { self.cluster.admit(&plan, now) };
-        // One of which nothing comes would be made again as it is.
+        // Planning again after a plan without events would only repeat it.
         let again = (plan.again && !events.is_empty()).then_some(now);
         self.wake_at = plan.wake_at.into_iter().chain(again).chain(self.cluster.next_opening(now)).min();
         for event in events {
-            self.apply_event(&event, turned);
-            turned.events.push(event);
+            self.apply_event(&event, outcome);
+            outcome.events.push(event);
         }
-        turned.stale.extend(stale);
+        outcome.stale.extend(stale);
     }
 
-    fn apply_event(&mut self, event: &Event, turned: &mut TurnOutcome) {
+    fn apply_event(&mut self, event: &Event, outcome: &mut TurnOutcome) {
         let effects = self.follow(event);
         if let EventKind::Placed { attempt, .. } = event.what {
-            self.watched_from_here(attempt.task.job);
+            self.stop_renewing_if_watched(attempt.task.job);
         }
         for job in &effects.finished {
             self.claims.remove(job);
         }
-        turned.finished.extend(effects.finished);
+        outcome.finished.extend(effects.finished);
     }
 
     fn renew_lease(&mut self, worker: WorkerId, now: Time) {
@@ -325,8 +329,8 @@ impl Engine {
         };
     }
 
-    /// Notes that whoever holds a claim is still there, as long as that must be told.
-    fn heard_of(&mut self, id: JobId, now: Time) {
+    /// Renews the lease of a claim, unless its process is watched instead.
+    fn renew_claim(&mut self, id: JobId, now: Time) {
         let Some(job) = self.cluster.job(id).filter(|job| job.finished.is_none()) else { return };
         let Some(claim) = job.spec.claim() else { return };
         let granted = job.nodes.iter().flat_map(|n| n.live.values()).any(|live| live.attempt().is_some());
@@ -335,25 +339,25 @@ impl Engine {
         }
     }
 
-    /// From its grant on, a claim for a process ends with that process, and its holder need not say anything.
-    fn watched_from_here(&mut self, id: JobId) {
+    /// Once granted, a claim for a process ends with that process, and its holder need not renew a lease.
+    fn stop_renewing_if_watched(&mut self, id: JobId) {
         let watched = |job: &Job| job.spec.claim().is_some_and(|claim| claim.process.is_some());
         if !self.claims.is_empty() && self.cluster.job(id).is_some_and(watched) {
             self.claims.remove(&id);
         }
     }
 
-    fn lapsed_claim(&self, now: Time) -> Option<JobId> {
+    fn expired_claim(&self, now: Time) -> Option<JobId> {
         let over = self.cluster.next_lapse().filter(|(at, _)| *at <= now).map(|(_, job)| job);
         over.or_else(|| self.claims.iter().find(|(_, until)| **until <= now).map(|(&job, _)| job))
     }
 
-    fn silent_worker(&self, now: Time) -> Option<WorkerId> {
+    fn expired_worker(&self, now: Time) -> Option<WorkerId> {
         self.leases.iter().find(|(_, until)| **until <= now).map(|(&worker, _)| worker)
     }
 }
 
-/// How many tasks an event is about to change.
+/// Number of tasks that an event is about to change.
 fn tasks_changed(cluster: &Cluster, what: &EventKind) -> u64 {
     let nodes = |job: &JobId| cluster.job(*job).map(|j| &j.nodes[..]).unwrap_or_default();
     match what {

@@ -1,6 +1,5 @@
-//! How long tasks have yet to run, as far as their speeds on the types of device are known: on each type while they
-//! wait, and where they are once they run. Where nothing is known of a task's speeds, its own word counts wherever it
-//! runs.
+//! Run times by device type, from known speeds: on each type for waiting tasks, and on their devices for running
+//! ones. A task of unknown speed is taken to run for its own estimate, wherever it runs.
 
 use crate::cluster::{StartedTask, View};
 use crate::ids::TaskId;
@@ -9,21 +8,21 @@ use crate::spec::TaskSpec;
 use crate::time::{Span, Time};
 use std::collections::BTreeSet;
 
-/// The part of its steps that a task is taken to have left at least.
+/// Least fraction of its steps that a task is taken to have left.
 const LEAST_LEFT: f64 = 1e-3;
 
-/// What is late is not looked at again before it is so much later.
+/// Least delay before an overdue attempt is looked at again.
 const LATE: Span = Span(1_000_000);
 
-/// How long tasks run, on the types of device there are.
+/// Run times of tasks on the device types there are.
 pub(crate) struct Lengths<'a> {
     view: View<'a>,
-    /// In small letters.
+    /// Device types, in lower case.
     kinds: BTreeSet<String>,
 }
 
 impl<'a> Lengths<'a> {
-    /// Nothing where no speed is known at all.
+    /// Run times from the view's speeds; none if no speed is known at all.
     pub(crate) fn known(view: View<'a>) -> Option<Lengths<'a>> {
         view.shares().speeds().next()?;
         let open = view.pool().workers().filter(|(_, worker)| worker.is_open());
@@ -31,7 +30,7 @@ impl<'a> Lengths<'a> {
         Some(Lengths { view, kinds: kinds.map(|kind| kind.to_ascii_lowercase()).collect() })
     }
 
-    /// How long a task that waits would run on each type it can run on; empty where its speeds are not known.
+    /// Run time of a waiting task on each type it can run on; empty if its speeds are not known.
     pub(crate) fn on_each(&self, task: TaskId) -> Vec<(&str, Span)> {
         let Some((live, spec)) = self.task(task) else { return Vec::new() };
         let length = |kind: &'_ String| {
@@ -41,8 +40,8 @@ impl<'a> Lengths<'a> {
         self.kinds.iter().filter_map(|kind| Some((kind.as_str(), length(kind)?))).collect()
     }
 
-    /// When what runs will end. What should have ended is taken to be late by as much again, so that whoever waits for
-    /// it thinks again, but ever less often.
+    /// Expected ends of running attempts. An overdue attempt is expected to take as long again as it is overdue, so
+    /// that plans which wait for it are revisited, but ever less often.
     pub(crate) fn ends(&self, now: Time) -> impl Iterator<Item = (Time, &'a Placement)> + '_ {
         self.view.ends().map(move |(at, task, placement)| {
             let at = self.end(task, now).unwrap_or(at);
@@ -50,8 +49,8 @@ impl<'a> Lengths<'a> {
         })
     }
 
-    /// When a task that runs will end: so long after it began as all its steps take, or after now as those take that it
-    /// has not reported yet.
+    /// Expected end of a running task: its start plus the time all its steps take, or now plus the time of the steps
+    /// that it has not reported yet.
     fn end(&self, task: TaskId, now: Time) -> Option<Time> {
         let (live, spec) = self.task(task)?;
         let attempt = live?.attempt()?;
@@ -61,7 +60,7 @@ impl<'a> Lengths<'a> {
         Some(if reported { now + left } else { attempt.since + (left - attempt.ran) })
     }
 
-    /// Steps a second on a type; where that is not known, the mean over those of which it is.
+    /// Steps per second on a device type; the mean over known types if that type's speed is not known.
     fn speed(&self, spec: &TaskSpec, kind: &str) -> Option<f64> {
         let known = self.view.shares().speed(spec.profile.as_ref()?, spec.needs.gpus, kind);
         known.map(|known| known.steps_per_second).or_else(|| self.mean_speed(spec))
@@ -73,7 +72,8 @@ impl<'a> Lengths<'a> {
         (!able.is_empty()).then(|| able.iter().sum::<f64>() / able.len() as f64)
     }
 
-    /// A task that does not say how many steps it has does them in the time it is expected to take, at mean speed.
+    /// Steps a task has left. One that does not state its steps is taken to do them in its expected run time at mean
+    /// speed.
     fn steps_left(&self, live: Option<&StartedTask>, spec: &TaskSpec) -> Option<f64> {
         let total = match spec.steps {
             Some(steps) => steps as f64,

@@ -1,4 +1,4 @@
-//! Where a task goes: devices of one worker that are acceptable, have room, and suit the rule best.
+//! Placement search: the devices of one worker that are acceptable, have free capacity, and score best under the fit.
 
 use crate::fragment::{self, TaskMix};
 use crate::ids::{DeviceId, WorkerId};
@@ -6,29 +6,29 @@ use crate::pool::{Charge, DeviceInfo, DeviceUse, Ledger, Placement, WorkerUse, c
 use crate::spec::{Needs, WaitMode};
 use smallvec::{SmallVec, smallvec};
 
-/// Which of several fitting places is taken.
+/// Fit: which of several possible placements is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fit {
-    /// Where least is left over, so that large gaps stay large.
+    /// Best fit: where least capacity is left over, so that large gaps stay large.
     #[default]
     Best,
-    /// The first in order of number.
+    /// First fit, in order of worker and device number.
     First,
-    /// Where most is left over.
+    /// Worst fit: where most capacity is left over.
     Worst,
-    /// On devices that already have tasks, so that whole devices stay free.
+    /// Devices that already have tasks, so that whole devices stay free.
     Fill,
-    /// On the devices with the fewest tasks.
+    /// Devices with the fewest tasks.
     Spread,
-    /// Where what is free, but of no use to the tasks there are, grows least.
+    /// Fragmentation gradient least_fragmenting: where the free capacity that is useless to the tasks there are grows least.
     Gradient,
 }
 
 impl Fit {
-    /// The words for the rules, the default first.
+    /// Parameter values, the default first.
     pub const WORDS: &'static [&'static str] = &["best", "first", "worst", "fill", "spread", "gradient"];
 
-    /// The rule of that name; the default for any other word.
+    /// Fit with this parameter value; the default for any other text.
     pub fn from_word(word: &str) -> Fit {
         match word {
             "first" => Fit::First,
@@ -40,7 +40,7 @@ impl Fit {
         }
     }
 
-    /// Smaller is better.
+    /// Score of a device; the smallest is the best.
     fn score(self, info: &DeviceInfo, used: DeviceUse, charge: Charge) -> u64 {
         let left = match charge {
             Charge::Whole | Charge::Beside => info.memory,
@@ -56,64 +56,71 @@ impl Fit {
     }
 }
 
-/// Whether a task may ever use a device: its type and the task's scope, whatever is on it now.
+/// Whether a task may use a device at all, by type and scope, whatever is allocated on it now.
 pub fn acceptable(needs: &Needs, id: DeviceId, info: &DeviceInfo) -> bool {
     let kind =
         needs.gpu_types.is_empty() || needs.gpu_types.iter().any(|t| t.eq_ignore_ascii_case(&info.kind));
-    kind && (needs.scope.is_empty() || needs.scope.contains(&id)) && !must_prefer(needs, id)
+    kind && (needs.scope.is_empty() || needs.scope.contains(&id)) && !waits_for_others(needs, id)
 }
 
-/// What is found on the devices a task prefers, else on any; one that waits for those it prefers has no others anyway.
-fn preferring<T>(needs: &Needs, find: impl Fn(&dyn Fn(DeviceId) -> bool) -> Option<T>) -> Option<T> {
+/// Result of a search on the devices a task prefers, or else on any. A task that waits for its preferred devices
+/// accepts no others anyway.
+fn search_preferred_first<T>(
+    needs: &Needs,
+    find: impl Fn(&dyn Fn(DeviceId) -> bool) -> Option<T>,
+) -> Option<T> {
     let prefers = !needs.preferred.is_empty() && needs.wait_mode == WaitMode::Schedule;
     let on_preferred = if prefers { find(&|id| needs.preferred.contains(&id)) } else { None };
     on_preferred.or_else(|| find(&|_| true))
 }
 
-/// Whether a task that waits for its preferred devices would have to wait for others than this one.
-fn must_prefer(needs: &Needs, id: DeviceId) -> bool {
+/// Whether a task waits for preferred devices of which this is not one.
+fn waits_for_others(needs: &Needs, id: DeviceId) -> bool {
     needs.wait_mode == WaitMode::Queue && !needs.preferred.is_empty() && !needs.preferred.contains(&id)
 }
 
-/// A search for a place.
+/// Search for a placement.
 #[derive(Clone, Copy)]
 pub struct Search<'a> {
-    /// What is free now.
+    /// Free capacity now.
     pub now: &'a Ledger<'a>,
-    /// What must also be free, as for a task that would still run when a reservation begins.
+    /// Ledgers on which the placement must fit as well, such as that of a reservation that begins before the task
+    /// ends.
     pub later: &'a [&'a Ledger<'a>],
-    /// Devices withheld from this task, in order.
+    /// Devices withheld from this task, sorted.
     pub withheld: &'a [DeviceId],
-    /// Workers withheld from it.
-    pub shunned: &'a [WorkerId],
-    /// Which of several fitting places is taken.
+    /// Workers excluded from the search.
+    pub excluded: &'a [WorkerId],
+    /// Fit: which of several possible placements is chosen.
     pub fit: Fit,
-    /// The tasks there are, to which what is left may be of use or not.
+    /// Needs of the tasks there are, for the fit that minimises fragmentation.
     pub workload: &'a TaskMix,
 }
 
 impl<'a> Search<'a> {
-    /// A search among what is free now, by the default rule.
+    /// Search in what is free now, with the default fit.
     pub fn over(now: &'a Ledger<'a>) -> Search<'a> {
-        Search { now, later: &[], withheld: &[], shunned: &[], fit: Fit::default(), workload: TaskMix::NONE }
+        Search { now, later: &[], withheld: &[], excluded: &[], fit: Fit::default(), workload: TaskMix::NONE }
     }
 
-    /// The place for a task, if there is one: on the devices it prefers where they have room, else (unless it waits for
-    /// those) on any in its scope.
+    /// Placement of a task, if there is one: on the devices it prefers if they have capacity, else (unless it waits
+    /// for those) on any in its scope.
     pub fn place(self, needs: &Needs) -> Option<Placement> {
         debug_assert!(self.withheld.is_sorted());
-        preferring(needs, |only| self.best(needs, only))
+        search_preferred_first(needs, |only| self.best(needs, only))
     }
 
-    /// The place for a task on one worker, by the same preference.
+    /// Placement of a task on one worker, with the same preference.
     pub fn place_on(self, worker: WorkerId, needs: &Needs) -> Option<Placement> {
         debug_assert!(self.withheld.is_sorted());
         let used = self.now.worker(worker)?;
-        preferring(needs, |only| match self.fit {
-            Fit::Gradient => self.descent(worker, used, needs, only).map(|(_, placement)| placement),
+        search_preferred_first(needs, |only| match self.fit {
+            Fit::Gradient => {
+                self.least_fragmenting(worker, used, needs, only).map(|(_, placement)| placement)
+            }
             _ => {
-                let suits = self.on_worker(worker, used, needs, only)?;
-                Some(self.take(worker, suits, needs, only))
+                let score = self.score_worker(worker, used, needs, only)?;
+                Some(self.placement_on(worker, score, needs, only))
             }
         })
     }
@@ -122,28 +129,28 @@ impl<'a> Search<'a> {
         if self.fit == Fit::Gradient {
             let candidates = self.now.candidates(needs.gpus > 0);
             let found = candidates.filter_map(|(id, used)| {
-                let (growth, placement) = self.descent(id, used, needs, only)?;
-                // Where it grows equally, the fullest worker: an emptier one still suits more of what may come.
+                let (growth, placement) = self.least_fragmenting(id, used, needs, only)?;
+                // On equal growth, the fullest worker: an emptier one still suits more of what may come.
                 Some(((growth, fragment::free(used), id), placement))
             });
             return found.min_by_key(|(harm, _)| *harm).map(|(_, placement)| placement);
         }
-        let (worker, suits) = match (self.fit, needs.gpus, needs.gpu_memory) {
+        let (worker, score) = match (self.fit, needs.gpus, needs.gpu_memory) {
             (Fit::Best | Fit::Spread, 1.., None) => self.best_with_idle(needs, only),
             _ => {
                 let candidates = self.now.candidates(needs.gpus > 0);
                 let mut fitting =
-                    candidates.filter_map(|(id, used)| Some((id, self.on_worker(id, used, needs, only)?)));
-                let by_score = |(id, suits): &(WorkerId, WorkerScore)| (suits.score, *id);
+                    candidates.filter_map(|(id, used)| Some((id, self.score_worker(id, used, needs, only)?)));
+                let by_score = |(id, score): &(WorkerId, WorkerScore)| (score.total, *id);
                 if self.fit == Fit::First { fitting.next() } else { fitting.min_by_key(by_score) }
             }
         }?;
-        Some(self.take(worker, suits, needs, only))
+        Some(self.placement_on(worker, score, needs, only))
     }
 
-    /// The best worker for a task that wants whole devices. They are looked at by how many idle devices they have, and
-    /// not further than to where none can be better than what was found. All idle devices are taken to be acceptable there: of
-    /// workers that suit equally well, one with idle devices the task cannot use may be passed over.
+    /// Best worker for a task that needs whole devices. Workers are visited by their number of idle devices, until
+    /// none can score better than the best found. The bound takes all idle devices to be acceptable: among workers of
+    /// equal score, one with idle devices that the task cannot use may be passed over.
     fn best_with_idle(
         self,
         needs: &Needs,
@@ -156,25 +163,26 @@ impl<'a> Search<'a> {
         };
         let mut best: Option<(WorkerId, WorkerScore)> = None;
         for (id, used) in self.now.with_idle(wanted) {
-            let better = |score: u64| best.is_none_or(|(best, suits)| (score, id) < (suits.score, best));
-            if !self.now.is_touched(id) && !better(total(least, used.idle_devices() - wanted)) {
+            let better = |total: u64| best.is_none_or(|(best, score)| (total, id) < (score.total, best));
+            // Workers that this plan has charged are visited first and in no such order, so they never end the search.
+            if !self.now.is_touched(id) && !better(with_tie_break(least, used.idle_devices() - wanted)) {
                 break;
             }
-            let suits = self.on_worker(id, used, needs, only).filter(|suits| better(suits.score));
-            best = suits.map(|suits| (id, suits)).or(best);
+            let score = self.score_worker(id, used, needs, only).filter(|score| better(score.total));
+            best = score.map(|score| (id, score)).or(best);
         }
         best
     }
 
-    /// The place on a worker where what is free and of no use grows least, and by how much.
-    fn descent(
+    /// Placement on a worker that grows its unusable free capacity least, and that growth.
+    fn least_fragmenting(
         self,
         id: WorkerId,
         used: &WorkerUse,
         needs: &Needs,
         only: &dyn Fn(DeviceId) -> bool,
     ) -> Option<(i64, Placement)> {
-        let suits = self.on_worker(id, used, needs, only)?;
+        let score = self.score_worker(id, used, needs, only)?;
         let before = self.workload.unusable(id, used) as i64;
         let after = |placement: Placement| {
             let mut then = used.clone();
@@ -182,9 +190,10 @@ impl<'a> Search<'a> {
             (self.workload.unusable(id, &then) as i64 - before, placement)
         };
         if needs.gpus != 1 {
-            return Some(after(self.take(id, suits, needs, only)));
+            // Trying every combination of devices would cost too much: for several, the best by score.
+            return Some(after(self.placement_on(id, score, needs, only)));
         }
-        // Devices with equally much left are as good as each other: the first of them is tried.
+        // Devices with equal capacity left are interchangeable: only the first of them is tried.
         let mut fitting: Vec<_> = self.fitting(id, used, needs, only).collect();
         fitting.sort_unstable_by_key(|&(left, index, _)| (left, index));
         fitting.dedup_by_key(|(left, ..)| *left);
@@ -197,8 +206,8 @@ impl<'a> Search<'a> {
         fitting.into_iter().map(|found| after(place(found))).min_by_key(|(growth, _)| *growth)
     }
 
-    /// How well a worker suits a task, if it does.
-    fn on_worker(
+    /// Score of a worker for a task; none if the task does not fit there.
+    fn score_worker(
         self,
         id: WorkerId,
         used: &WorkerUse,
@@ -206,7 +215,7 @@ impl<'a> Search<'a> {
         only: &dyn Fn(DeviceId) -> bool,
     ) -> Option<WorkerScore> {
         let host = |w: &WorkerUse| w.host_admits(needs.cpus, needs.memory);
-        if self.shunned.contains(&id)
+        if self.excluded.contains(&id)
             || !host(used)
             || !self.later.iter().filter_map(|l| l.worker(id)).all(host)
         {
@@ -215,8 +224,9 @@ impl<'a> Search<'a> {
         let wanted = usize::from(needs.gpus);
         if wanted == 0 {
             let score = if self.fit == Fit::Spread { u64::from(u32::MAX - used.cpus_free()) } else { 0 };
-            return Some(WorkerScore { score, device: None });
+            return Some(WorkerScore { total: score, device: None });
         }
+        // Cheap exit before any device is looked at: most workers of a busy cluster have no idle device.
         if needs.gpu_memory.is_none() && used.idle_devices() < wanted {
             return None;
         }
@@ -228,15 +238,15 @@ impl<'a> Search<'a> {
                 best = if other.0 < best.0 { other } else { best };
             }
             let (score, index, charge) = best;
-            return Some(WorkerScore { score: total(score, others), device: Some((index, charge)) });
+            return Some(WorkerScore { total: with_tie_break(score, others), device: Some((index, charge)) });
         }
         let mut scores: SmallVec<[u64; 8]> = fitting.map(|(score, ..)| score).collect();
         let others = scores.len().checked_sub(wanted)?;
         scores.sort_unstable();
-        Some(WorkerScore { score: total(scores[..wanted].iter().sum(), others), device: None })
+        Some(WorkerScore { total: with_tie_break(scores[..wanted].iter().sum(), others), device: None })
     }
 
-    /// The devices of a worker that would take a task, with how well each suits it.
+    /// Devices of a worker that the task fits on, each with its score.
     fn fitting(
         self,
         id: WorkerId,
@@ -256,22 +266,23 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The best devices of a worker that suits.
-    fn take(
+    /// Placement on the best devices of a worker that fits.
+    fn placement_on(
         self,
         worker: WorkerId,
-        suits: WorkerScore,
+        score: WorkerScore,
         needs: &Needs,
         only: &dyn Fn(DeviceId) -> bool,
     ) -> Placement {
         let devices = match needs.gpus {
-            0 | 1 => suits.device.into_iter().collect(),
+            0 | 1 => score.device.into_iter().collect(),
             wanted => {
-                let used = self.now.worker(worker).expect("a worker that suits is there");
+                let used = self.now.worker(worker).expect("a worker with a score is in the pool");
                 let order = |&(score, index, _): &(u64, u16, Charge)| (score, index);
                 let mut fitting: SmallVec<[_; 8]> = self.fitting(worker, used, needs, only).collect();
                 fitting.sort_unstable_by_key(order);
                 fitting.truncate(usize::from(wanted));
+                // Placements list devices in order, so that equal placements are equal values.
                 fitting.sort_unstable_by_key(|&(_, index, _)| index);
                 fitting.into_iter().map(|(_, index, charge)| (index, charge)).collect()
             }
@@ -280,16 +291,17 @@ impl<'a> Search<'a> {
     }
 }
 
-/// How well a worker suits a task.
+/// Score of a worker for a task.
 #[derive(Clone, Copy)]
 struct WorkerScore {
-    /// Smaller is better.
-    score: u64,
-    /// The best of its devices, for a task that wants one.
+    /// The smallest is the best.
+    total: u64,
+    /// Best device, for a task that needs one: spares a second search.
     device: Option<(u16, Charge)>,
 }
 
-/// How well a worker suits: among those that suit equally well, the one with the fewest other places left.
-fn total(score: u64, others: usize) -> u64 {
+/// Score that breaks ties in favour of the worker with the fewest other places left, which keeps emptier workers
+/// free.
+fn with_tie_break(score: u64, others: usize) -> u64 {
     score.saturating_mul(64).saturating_add(others.min(63) as u64)
 }

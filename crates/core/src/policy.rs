@@ -1,7 +1,7 @@
-//! The interface every policy has, and how it is described to people.
+//! The interface of policies, and their definitions in the registry.
 //!
-//! A policy is pure: what it knows comes from the [`View`], what it keeps is a cache. One built afresh from the view
-//! must plan exactly what one that lived through the events plans; the conformance suite holds all of them to it.
+//! A policy is pure: what it knows comes from the [`View`], what it keeps is a cache. A policy built afresh from the
+//! view must plan exactly what one that observed every event plans; the conformance suite checks it for all of them.
 
 use crate::cluster::{Effects, View};
 use crate::command::{Code, Command, Rejection};
@@ -16,30 +16,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-/// Decides what runs next.
+/// Policy: decides what runs next.
 pub trait Policy: Send + Sync {
-    /// Keeps a cache warm after an event was applied. It has no meaning of its own.
+    /// Updates the cache after an event was applied. Has no other meaning.
     fn observe(&mut self, view: View<'_>, effects: &Effects) {
         let _ = (view, effects);
     }
 
-    /// Says what should happen now.
+    /// Plan of what should happen now.
     fn plan(&mut self, view: View<'_>, now: Time) -> Plan;
 
-    /// Says why a task does not run.
+    /// Explanation of why a task does not run.
     fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Explanation;
 
-    /// The tasks that are ready, in the order they would be considered now, `most` of them.
+    /// Ready tasks in the order they would be considered now, at most `most` of them.
     fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId>;
 
-    /// Where nodes that are ready stand in line; all of them from one look along it where their places do not go by keys.
+    /// Queue positions of ready nodes. Where positions do not depend on keys alone, one walk along the queue finds
+    /// all of them.
     fn places(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, QueuePosition> {
-        places_along(self, view, nodes, now)
+        positions_by_walk(self, view, nodes, now)
     }
 
-    /// Every node that is ready, once, in the order its first task would be considered: `most` of them behind a place, or from
-    /// the start. Going on from the last place finds every node that was behind it and still is, whatever happened meanwhile,
-    /// as far as places go by keys; elsewhere it goes on behind the task, or as far back as that was.
+    /// Ready nodes, each once, in the order their first task would be considered: `most` of them after a position, or
+    /// from the start. Where positions depend on keys alone, continuing from the last position finds every node that
+    /// was behind it and still is, whatever happened meanwhile; elsewhere it continues behind that task, or at the
+    /// position it had.
     fn line_after(
         &self,
         view: View<'_>,
@@ -47,40 +49,40 @@ pub trait Policy: Send + Sync {
         most: usize,
         now: Time,
     ) -> Vec<QueuePosition> {
-        along(self, view, after, most, now)
+        positions_after_by_walk(self, view, after, most, now)
     }
 
-    /// The tasks that could start next, whatever ends: the first `most` in line, and the first few of those behind that need
-    /// something else and may overtake them. What a forecast has to know of the queue.
+    /// Tasks that could start next, whichever running task ends: the first `most` in the queue, and the first few of
+    /// other needs behind them, which may backfill. This is all a forecast has to know of the queue.
     fn contenders(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
         self.line(view, most, now)
     }
 
-    /// What places in line go by, in a line: "P = priority − timeout; the largest P goes first".
+    /// Formula of the queue order, for people: "P = priority − timeout; the largest P goes first".
     fn formula(&self) -> &'static str;
 
-    /// The same with the numbers of a task that is ready filled in: "P = 3 − 600 = −597".
-    fn numbers(&self, view: View<'_>, task: TaskId, now: Time) -> Option<String>;
+    /// Formula with the values of a ready task: "P = 3 − 600 = −597".
+    fn formula_values(&self, view: View<'_>, task: TaskId, now: Time) -> Option<String>;
 
-    /// Something that takes too long to be done while everyone waits, to be done beside the loop on a copy of what it
-    /// needs. None where there is nothing, or the view already has what would come of it.
-    fn errand(&self, view: View<'_>, now: Time) -> Option<BackgroundSolve> {
+    /// Solver run that takes too long for a turn, to be done in the background on a copy of its input. None if there
+    /// is nothing to solve, or the view already has the result.
+    fn background_solve(&self, view: View<'_>, now: Time) -> Option<BackgroundSolve> {
         let _ = (view, now);
         None
     }
 
-    /// Refuses a job this policy would never run.
+    /// Rejects a job this policy would never run.
     fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejection> {
         let _ = (view, job);
         Ok(())
     }
 }
 
-/// How far back in line it is counted where that means going along it.
-pub(crate) const FAR: usize = 10_000;
+/// Number of tasks up to which positions are counted where that takes a walk along the queue.
+pub(crate) const MAX_COUNTED: usize = 10_000;
 
-/// Where nodes stand, found by going along the line once.
-pub(crate) fn places_along<P: Policy + ?Sized>(
+/// Queue positions of nodes, found by one walk along the queue.
+pub(crate) fn positions_by_walk<P: Policy + ?Sized>(
     policy: &P,
     view: View<'_>,
     nodes: &[NodeId],
@@ -90,7 +92,7 @@ pub(crate) fn places_along<P: Policy + ?Sized>(
         return BTreeMap::new();
     }
     let mut near = BTreeMap::new();
-    for (task, before) in policy.line(view, FAR, now).into_iter().zip(0u64..) {
+    for (task, before) in policy.line(view, MAX_COUNTED, now).into_iter().zip(0u64..) {
         near.entry(task.node_id()).or_insert(QueuePosition { key: None, task, before: Some(before) });
     }
     let far = |node| Some(QueuePosition { key: None, task: view.ready(node).next()?.task, before: None });
@@ -98,15 +100,15 @@ pub(crate) fn places_along<P: Policy + ?Sized>(
     nodes.iter().filter_map(place).collect()
 }
 
-/// Every node that is ready behind a place, found by going along the line.
-pub(crate) fn along<P: Policy + ?Sized>(
+/// Ready nodes after a position, found by a walk along the queue.
+pub(crate) fn positions_after_by_walk<P: Policy + ?Sized>(
     policy: &P,
     view: View<'_>,
     after: Option<QueuePosition>,
     most: usize,
     now: Time,
 ) -> Vec<QueuePosition> {
-    let line = policy.line(view, FAR, now);
+    let line = policy.line(view, MAX_COUNTED, now);
     let at = |after: QueuePosition| {
         let now_at = line.iter().position(|task| *task == after.task);
         now_at.map_or(after.before.map_or(usize::MAX, |before| before as usize), |at| at + 1)
@@ -115,7 +117,7 @@ pub(crate) fn along<P: Policy + ?Sized>(
     let places = line.iter().zip(0u64..).filter(|(task, _)| seen.insert(task.node_id()));
     let places: Vec<_> =
         places.map(|(task, before)| QueuePosition { key: None, task: *task, before: Some(before) }).collect();
-    // Behind those that are near enough to have a place, the rest by number.
+    // Behind the nodes that are near enough to have a counted position, the rest in order of id.
     let rest = view.ready_nodes().filter(|node| !seen.contains(node));
     let rest = rest.filter_map(|node| view.ready(node).next()).map(|ready| ready.task);
     let rest = rest.map(|task| QueuePosition { key: None, task, before: None });
@@ -125,19 +127,19 @@ pub(crate) fn along<P: Policy + ?Sized>(
     behind.chain(rest.filter(|place| far.is_none_or(|far| place.task > far))).take(most).collect()
 }
 
-/// Where a node stands in line.
+/// Position of a node in the queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueuePosition {
-    /// What its place goes by, where that is a key alone.
+    /// Key, if the position depends on it alone.
     pub key: Option<Key>,
-    /// The first of its tasks.
+    /// First of the node's tasks.
     pub task: TaskId,
-    /// How many tasks are considered before it, if it is not too far back to say.
+    /// Number of tasks considered before it; none if it is too far back to count.
     pub before: Option<u64>,
 }
 
 impl QueuePosition {
-    /// Whether it comes later in line than another, however long ago that one was found.
+    /// Whether it is behind another position, however long ago that one was found.
     pub fn is_behind(&self, other: &QueuePosition) -> bool {
         match (self.key, other.key) {
             (Some(key), Some(of_other)) => (key, self.task) > (of_other, other.task),
@@ -149,44 +151,44 @@ impl QueuePosition {
     }
 }
 
-/// Work to be done beside the loop: what comes of it is a command like any other, however late it comes.
+/// Background solver run. Its result is a command like any other, however late it comes.
 pub type BackgroundSolve = Box<dyn FnOnce() -> Command + Send>;
 
-/// A policy as the registry lists it.
+/// Definition of a policy in the registry.
 pub struct PolicyDef {
-    /// What it is called everywhere.
+    /// Name, as configuration and interfaces use it.
     pub name: &'static str,
-    /// One line of what it does.
+    /// Summary in one line.
     pub summary: &'static str,
-    /// The group it is listed in.
+    /// Group it is listed in.
     pub group: PolicyGroup,
-    /// One line on what to choose it for: "for tasks of mixed sizes".
+    /// When to choose it, in one line: "for tasks of mixed sizes".
     pub when: &'static str,
-    /// Where it comes from.
+    /// Publication or origin.
     pub source: &'static str,
-    /// What can be set.
+    /// Parameters.
     pub params: &'static [Param],
-    /// Makes one, with an empty cache.
+    /// Builds the policy, with an empty cache.
     pub build: fn(&Params) -> Box<dyn Policy>,
 }
 
-/// A group of policies with the same aim; lists of policies are in this order.
+/// Group of policies with the same aim, in the order of listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PolicyGroup {
-    /// Priority and arrival.
+    /// Order by priority and arrival.
     Arrival,
-    /// Expected or attained run time.
+    /// Order by expected or attained run time.
     RunTime,
-    /// Users' shares of what was used.
+    /// Order by the shares users have had.
     Users,
-    /// Dependencies between tasks.
+    /// Order by dependencies between tasks.
     Graphs,
     /// Shares of GPU time, computed by a solver and carried out in rounds.
     Shares,
 }
 
 impl PolicyGroup {
-    /// The heading it is listed under.
+    /// Heading of the group.
     pub fn title(self) -> &'static str {
         match self {
             PolicyGroup::Arrival => "Priority and order of arrival",
@@ -198,47 +200,47 @@ impl PolicyGroup {
     }
 }
 
-/// A parameter of a policy.
+/// Parameter of a policy.
 pub struct Param {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// What it is unless set.
+    /// Type and default value.
     pub default: ParamType,
-    /// What it does.
+    /// Description.
     pub help: &'static str,
-    /// The least a number may be.
+    /// Lower bound of a number.
     pub least: Option<f64>,
-    /// What is wrong with a text, if anything is.
+    /// Validates a text: says what is wrong with it, if anything.
     pub fault: fn(&str) -> Option<String>,
 }
 
-/// What a parameter may be.
+/// Type of a parameter, with its default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ParamType {
     /// A number.
     Number(f64),
-    /// One of a few words, the first of which is the default.
+    /// One of several words, the first of which is the default.
     Word(&'static [&'static str]),
-    /// A text of a form of its own; nothing is the default.
+    /// A text of its own form, empty by default.
     Text,
 }
 
-/// A numeric parameter.
+/// Numeric parameter.
 pub const fn number(name: &'static str, default: f64, help: &'static str) -> Param {
     Param { name, default: ParamType::Number(default), help, least: None, fault: no_fault }
 }
 
-/// The same, no less than this.
+/// Parameter with a lower bound.
 pub const fn at_least(least: f64, param: Param) -> Param {
     Param { least: Some(least), ..param }
 }
 
-/// A parameter that is one of a few words; the first is the default.
+/// Parameter with several possible words; the first is the default.
 pub const fn word(name: &'static str, words: &'static [&'static str], help: &'static str) -> Param {
     Param { name, default: ParamType::Word(words), help, least: None, fault: no_fault }
 }
 
-/// A parameter that is a text, and what is wrong with one.
+/// Text parameter with its validation.
 pub const fn text(name: &'static str, fault: fn(&str) -> Option<String>, help: &'static str) -> Param {
     Param { name, default: ParamType::Text, help, least: None, fault }
 }
@@ -247,7 +249,7 @@ fn no_fault(_: &str) -> Option<String> {
     None
 }
 
-/// The name of a policy and the parameters set for it, as in `short-first:beta=2,gamma=0.5`.
+/// Choice of a policy: its name and parameters, as in `short-first:beta=2,gamma=0.5`.
 ///
 /// ```
 /// use warpyard_core::PolicyChoice;
@@ -257,9 +259,9 @@ fn no_fault(_: &str) -> Option<String> {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct PolicyChoice {
-    /// The policy's name.
+    /// Name of the policy.
     pub name: String,
-    /// What is set, as text.
+    /// Parameters that are set, as text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
 }
@@ -290,7 +292,7 @@ impl fmt::Display for PolicyChoice {
     }
 }
 
-/// The parameters of a policy, checked against its definition.
+/// Parameters of a policy, validated against its definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Params {
     numbers: BTreeMap<&'static str, f64>,
@@ -299,24 +301,24 @@ pub struct Params {
 }
 
 impl Params {
-    /// A number that the definition names.
+    /// Value of a numeric parameter.
     pub fn number(&self, name: &str) -> f64 {
         *self.numbers.get(name).expect("the definition names every number asked for")
     }
 
-    /// A word that the definition names.
+    /// Value of a word parameter.
     pub fn word(&self, name: &str) -> &'static str {
         self.words.get(name).expect("the definition names every word asked for")
     }
 
-    /// A text that the definition names.
+    /// Value of a text parameter.
     pub fn text(&self, name: &str) -> &str {
         self.texts.get(name).expect("the definition names every text asked for")
     }
 }
 
 impl PolicyDef {
-    /// Checks a choice's parameters against this definition.
+    /// Validates a choice's parameters against this definition.
     pub fn params(&self, choice: &PolicyChoice) -> Result<Params, Rejection> {
         let mut params = Params::default();
         for p in self.params {
@@ -363,12 +365,13 @@ impl PolicyDef {
         Ok(params)
     }
 
-    /// Makes the policy a choice names, from a registry.
+    /// Builds the policy that a choice names, from a registry.
     pub fn build_from(defs: &[PolicyDef], choice: &PolicyChoice) -> Result<Box<dyn Policy>, Rejection> {
         Self::checked(defs, choice).map(|(def, params)| (def.build)(&params))
     }
 
-    /// The policy a choice names and what it sets; where it sets what this one does not have and others do, those are named.
+    /// Definition and parameters of a choice. If it sets a parameter that this policy lacks, the rejection names
+    /// policies that have it.
     pub fn checked<'a>(
         defs: &'a [PolicyDef],
         choice: &PolicyChoice,
@@ -389,7 +392,7 @@ impl PolicyDef {
         Ok((def, params))
     }
 
-    /// The definition of that name.
+    /// Definition with this name.
     pub fn find<'a>(defs: &'a [PolicyDef], name: &str) -> Result<&'a PolicyDef, Rejection> {
         defs.iter().find(|d| d.name == name).ok_or_else(|| {
             let names: Vec<_> = defs.iter().map(|d| d.name).collect();

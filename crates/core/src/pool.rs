@@ -1,7 +1,7 @@
-//! What there is to give and how much of it is given: devices, processors, memory.
+//! Device pool: devices, CPUs and memory of all workers, and what is allocated of them.
 //!
-//! [`Pool`] is the state, changed only by [`Cluster::apply`](crate::Cluster::apply). [`Ledger`] is a sheet laid over
-//! it on which a plan tries things; it copies a worker only when it writes on it.
+//! [`Pool`] is part of the state, changed only by [`Cluster::apply`](crate::Cluster::apply). [`Ledger`] is an overlay
+//! on which a plan tries allocations; it copies a worker only when it changes it.
 
 mod ledger;
 
@@ -14,38 +14,38 @@ use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// One device as its worker describes it.
+/// Description of a device, as its worker gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceInfo {
-    /// The driver's name for it, unique in the world.
+    /// Globally unique device name of the driver.
     pub uuid: String,
-    /// The type people ask for, such as `V100`.
+    /// Device type that users ask for, such as `V100`.
     pub kind: String,
     /// Physical memory in bytes.
     pub memory: u64,
-    /// How much of it may be given to sharing tasks.
+    /// Memory in bytes that may be allocated to tasks that share the device.
     pub budget: u64,
-    /// How many tasks may share it.
+    /// Limit on the number of tasks that share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u16>,
-    /// Whether it may be given more tasks than fit.
+    /// Whether it accepts more tasks than fit (overcommit).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overcommit: bool,
-    /// Whether anything may start on it.
+    /// State: whether anything may start on it.
     #[serde(default)]
     pub state: DeviceState,
 }
 
-/// The steps in which a device's memory is charged for use beyond the request: this many make the whole device. Coarse, so
-/// that the small ups and downs of an allocator are no events.
+/// Number of steps in which a device's memory is charged for use beyond the request. Coarse, so that small
+/// fluctuations of an allocator cause no events.
 const CHARGE_STEPS: u64 = 64;
 
 impl DeviceInfo {
-    /// The charge for a shared attempt that uses `used` bytes, if it is not the one in force: the larger of requested and
-    /// used, the latter in whole steps.
+    /// New charge for a shared attempt that uses `used` bytes, if it differs from the current one: the larger of
+    /// requested and used memory, the latter rounded up to whole steps.
     ///
-    /// A charge grows at once. It shrinks by more than one step or back to the request only, so that use around the edge
-    /// of a step does not move it to and fro.
+    /// A charge grows at once. It shrinks only by more than one step, or back to the request, so that usage around
+    /// the edge of a step causes no oscillation.
     pub(crate) fn recharge(&self, requested: u64, charged: u64, used: u64) -> Option<u64> {
         let step = (self.memory / CHARGE_STEPS).max(1);
         let larger = match used <= requested {
@@ -57,43 +57,44 @@ impl DeviceInfo {
     }
 }
 
-/// Whether anything may start on a device.
+/// State of a device: whether anything may start on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceState {
-    /// It may.
+    /// Usable.
     #[default]
     Usable,
-    /// Someone else's process is on it.
+    /// A process that belongs to no task uses it.
     Foreign,
-    /// The driver no longer knows it.
+    /// The driver no longer reports it.
     Gone,
 }
 
-/// How much of a device a task is given.
+/// Charge: how much of a device an attempt is allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Charge {
-    /// All of it.
+    /// The whole device.
     Whole,
-    /// This many bytes of its memory, beside others.
+    /// This many bytes of its memory, shared with other tasks.
     Share(u64),
-    /// All of it, beside one other that is given it in the same way: two that are known to get on.
+    /// The whole device, co-located with one other attempt that is charged in the same way: two profiles that may be
+    /// co-located.
     Beside,
 }
 
-/// How many tasks at most are given a device beside each other.
+/// Number of tasks that may be co-located on whole devices.
 const BESIDE_EACH_OTHER: u32 = 2;
 
-/// Where an attempt runs and what it is given there.
+/// Placement: where an attempt runs and what it is allocated there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// The machine.
+    /// Worker.
     pub worker: WorkerId,
-    /// Devices of it, by index.
+    /// Devices of the worker by index, each with its charge.
     #[serde(default, skip_serializing_if = "SmallVec::is_empty")]
     pub devices: SmallVec<[(u16, Charge); 2]>,
-    /// Thousandths of a processor.
+    /// CPUs in thousandths of a core.
     #[serde(default)]
     pub cpus: u32,
     /// Main memory in bytes.
@@ -102,20 +103,20 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// The devices by their full names.
+    /// Ids of the devices.
     pub fn device_ids(&self) -> impl Iterator<Item = DeviceId> + '_ {
         self.devices.iter().map(|&(index, _)| DeviceId { worker: self.worker, index })
     }
 }
 
-/// How much of machines: of some, of all, or what someone was given.
+/// Amounts of devices, CPUs and memory: a capacity or an allocation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resources {
     /// Millionths of a device.
     pub devices: u64,
-    /// Thousandths of a processor.
+    /// CPUs in thousandths of a core.
     pub cpus: u64,
-    /// Bytes of main memory.
+    /// Main memory in bytes.
     pub memory: u64,
 }
 
@@ -123,7 +124,7 @@ impl Resources {
     /// One device.
     pub const DEVICE: u64 = 1_000_000;
 
-    /// What a placement is given: of a shared device the share of its memory, of one that two have its half.
+    /// Resources of a placement: a shared device counts with the share of its memory, a co-located one with its half.
     pub fn of(pool: &Pool, p: &Placement) -> Resources {
         let infos = pool.worker(p.worker).map(|w| &w.infos[..]).unwrap_or_default();
         let share = |&(index, charge): &(u16, Charge)| match charge {
@@ -135,13 +136,13 @@ impl Resources {
         Resources { devices, cpus: u64::from(p.cpus), memory: p.memory }
     }
 
-    /// What a task would be given where devices are the smallest.
-    pub fn wanted(pool: &Pool, needs: &Needs) -> Resources {
+    /// Resources of a request, on the smallest devices there are.
+    pub fn requested(pool: &Pool, needs: &Needs) -> Resources {
         let each = needs.gpu_memory.map_or(Resources::DEVICE, |bytes| part(bytes, pool.smallest));
         Resources { devices: u64::from(needs.gpus) * each, cpus: u64::from(needs.cpus), memory: needs.memory }
     }
 
-    /// The largest of its parts of a whole.
+    /// Dominant share: the largest fraction of a total over all resources (DRF).
     pub fn dominant(self, of: Resources) -> f64 {
         let part = |mine: u64, all: u64| if all == 0 { 0.0 } else { mine as f64 / all as f64 };
         part(self.devices, of.devices).max(part(self.cpus, of.cpus)).max(part(self.memory, of.memory))
@@ -169,7 +170,7 @@ impl std::ops::SubAssign for Resources {
     }
 }
 
-/// What a device has been given away of.
+/// Allocations on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceUse {
     whole: u32,
@@ -180,22 +181,22 @@ pub struct DeviceUse {
 }
 
 impl DeviceUse {
-    /// How many attempts are on it, paused ones included.
+    /// Number of attempts on it, paused ones included.
     pub fn attempts(self) -> u32 {
         self.whole + self.beside + self.shares
     }
 
-    /// Bytes given to sharing tasks.
+    /// Bytes allocated to sharing tasks.
     pub fn shared_bytes(self) -> u64 {
         self.bytes
     }
 
-    /// Whether one task has all of it, or two together do.
+    /// Whether it is allocated whole, to one task or to two co-located ones.
     pub fn is_whole(self) -> bool {
         self.whole + self.beside > 0
     }
 
-    /// Whether one more task may share it, memory apart.
+    /// Whether one more task may share it, apart from memory. Paused attempts have no slot.
     pub(crate) fn has_slot(self, info: &DeviceInfo) -> bool {
         info.limit.is_none_or(|limit| self.shares - self.paused < u32::from(limit))
     }
@@ -241,7 +242,7 @@ impl DeviceUse {
     }
 }
 
-/// A worker's devices, processors and memory, and what is given of them.
+/// Devices, CPUs and memory of a worker, and what is allocated of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerUse {
     infos: Arc<[DeviceInfo]>,
@@ -251,63 +252,63 @@ pub struct WorkerUse {
     memory: u64,
     memory_used: u64,
     open: bool,
-    /// How many of its devices would be given away whole.
+    /// Number of devices that could be allocated whole.
     idle: usize,
 }
 
 impl WorkerUse {
-    /// Its devices and what each is given away of.
+    /// Devices and the allocations on each.
     pub fn devices(&self) -> impl Iterator<Item = (u16, &DeviceInfo, DeviceUse)> + '_ {
         self.infos.iter().zip(&self.uses).enumerate().map(|(i, (info, &used))| (i as u16, info, used))
     }
 
-    /// How many of its devices would be given away whole.
+    /// Number of devices that could be allocated whole.
     pub fn idle_devices(&self) -> usize {
         self.idle
     }
 
-    /// Whether new attempts may start here.
+    /// Whether new attempts may start here: online and not drained.
     pub fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Thousandths of a processor it has.
+    /// CPUs in thousandths of a core.
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// Bytes of main memory it has.
+    /// Main memory in bytes.
     pub fn memory(&self) -> u64 {
         self.memory
     }
 
-    /// Thousandths of a processor not given away.
+    /// Free CPUs in thousandths of a core.
     pub fn cpus_free(&self) -> u32 {
         self.cpus.saturating_sub(self.cpus_used)
     }
 
-    /// Bytes of main memory not given away.
+    /// Free main memory in bytes.
     pub fn memory_free(&self) -> u64 {
         self.memory.saturating_sub(self.memory_used)
     }
 
-    /// Whether one more such charge would be accepted by a device.
+    /// Whether a device accepts one more such charge.
     pub fn device_admits(&self, index: u16, charge: Charge) -> bool {
         let at = usize::from(index);
         self.infos.get(at).is_some_and(|info| self.uses[at].admits(info, charge))
     }
 
-    /// Whether the processors and main memory a task needs are there.
+    /// Whether enough CPUs and main memory are free.
     pub fn host_admits(&self, cpus: u32, memory: u64) -> bool {
         self.open && self.cpus_free() >= cpus && self.memory_free() >= memory
     }
 
-    /// Whether all of a placement would be accepted.
+    /// Whether a whole placement fits.
     pub fn admits(&self, p: &Placement) -> bool {
         self.host_admits(p.cpus, p.memory) && p.devices.iter().all(|&(i, c)| self.device_admits(i, c))
     }
 
-    /// Whether anything of a device is given away, or there is no such device.
+    /// Whether anything is allocated on a device, or it does not exist.
     pub fn is_given(&self, index: u16) -> bool {
         self.uses.get(usize::from(index)).is_none_or(|used| *used != DeviceUse::default())
     }
@@ -341,7 +342,7 @@ impl WorkerUse {
         }
     }
 
-    /// Whether a paused attempt could have its place among the tasks of its devices again.
+    /// Whether a paused attempt could have its slot on its devices back.
     fn admits_resumed(&self, p: &Placement) -> bool {
         shares(p).all(|&(i, _)| {
             let (info, used) = (&self.infos[usize::from(i)], self.uses[usize::from(i)]);
@@ -367,14 +368,14 @@ impl WorkerUse {
     }
 }
 
-/// The devices of a placement that are shared.
+/// Shared devices of a placement.
 fn shares(p: &Placement) -> impl Iterator<Item = &(u16, Charge)> {
     p.devices.iter().filter(|(_, charge)| matches!(charge, Charge::Share(_)))
 }
 
-/// How a device would be charged for a task: not at all if it can never hold it.
+/// Charge of a device for a task; none if the device can never hold it.
 ///
-/// A need between the device's budget and its physical size is met by giving it the whole device.
+/// A request between the device's budget and its physical memory is charged the whole device.
 pub fn charge_for(info: &DeviceInfo, needs: &Needs) -> Option<Charge> {
     match needs.gpu_memory {
         None => Some(Charge::Whole),
@@ -384,23 +385,23 @@ pub fn charge_for(info: &DeviceInfo, needs: &Needs) -> Option<Charge> {
     }
 }
 
-/// All workers and what is given away of them.
+/// Pool: all workers and what is allocated of them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pool {
     workers: Vec<WorkerUse>,
-    /// Workers on which some device could take at least a small share: where a search for shares begins.
+    /// Index: workers on which some device could take at least a small share; where a search for shares starts.
     spare: Bitset,
-    /// Workers by how many of their devices are idle: where a search for whole devices begins.
+    /// Index: workers by their number of idle devices; where a search for whole devices starts.
     idle: Vec<Bitset>,
-    /// How each worker is entered in these two.
+    /// Entry of each worker in these two indexes.
     entered: Vec<IndexEntry>,
-    /// The memory of the smallest device.
+    /// Memory of the smallest device.
     smallest: u64,
-    /// All there is.
+    /// Total capacity.
     total: Resources,
 }
 
-/// Where a search may begin with a worker.
+/// Entry of a worker in the search indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct IndexEntry {
     spare: bool,
@@ -464,7 +465,7 @@ impl Pool {
         self.refresh(p.worker);
     }
 
-    /// Charges a share of a device another amount.
+    /// Changes the charge of a device share.
     pub(crate) fn recharge(&mut self, device: DeviceId, from: Charge, to: Charge) {
         self.workers[device.worker.0 as usize].change(device.index, |used| {
             used.release(from);
@@ -473,7 +474,7 @@ impl Pool {
         self.refresh(device.worker);
     }
 
-    /// Gives back without looking whether it was given: the deliberate mistake.
+    /// Releases without checking that it was allocated: the injected bug.
     #[cfg(feature = "bugs")]
     pub(crate) fn release_carelessly(&mut self, p: &Placement) {
         let worker = &mut self.workers[p.worker.0 as usize];
@@ -492,7 +493,7 @@ impl Pool {
         self.refresh(p.worker);
     }
 
-    /// A paused attempt keeps its memory but not its place among the tasks of a device.
+    /// Pauses an attempt: it keeps its memory, but not its slot on its devices.
     pub(crate) fn pause(&mut self, p: &Placement) {
         self.workers[p.worker.0 as usize].pause(p);
         self.refresh(p.worker);
@@ -506,7 +507,7 @@ impl Pool {
     fn refresh(&mut self, id: WorkerId) {
         let worker = &self.workers[id.0 as usize];
         let idle = (worker.open && worker.idle > 0).then_some(worker.idle);
-        // A device that would be given away whole would also be shared.
+        // A device that could be allocated whole could also be shared.
         let entered = IndexEntry { spare: idle.is_some() || worker.has_spare_device(), idle };
         let was = std::mem::replace(&mut self.entered[id.0 as usize], entered);
         match (was.spare, entered.spare) {
@@ -520,22 +521,22 @@ impl Pool {
         }
     }
 
-    /// The memory of the smallest device.
+    /// Memory of the smallest device.
     pub fn smallest_memory(&self) -> u64 {
         self.smallest
     }
 
-    /// All there is, given away or not.
+    /// Total capacity, allocated or not.
     pub fn total(&self) -> Resources {
         self.total
     }
 
-    /// Every worker, by number.
+    /// All workers, by id.
     pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &WorkerUse)> + '_ {
         self.workers.iter().enumerate().map(|(i, w)| (WorkerId(i as u32), w))
     }
 
-    /// One worker.
+    /// Worker with this id.
     pub fn worker(&self, id: WorkerId) -> Option<&WorkerUse> {
         self.workers.get(id.0 as usize)
     }

@@ -1,10 +1,10 @@
-//! Who gives way so that something more urgent fits.
+//! Victim selection: which running attempts are preempted so that something more urgent fits.
 //!
-//! [`make_room`] is the whole decision, for any order and any pool: given who may give way, the least urgent first, it finds
-//! the machine where the fewest have to. Who is more urgent than whom is the order's affair, and so is when one that stands
-//! still goes on; both are in [`ordered`](crate::ordered). What keeps tasks from taking turns for ever is that nobody gives
-//! way to an equal, and that what has begun to run only ever becomes more urgent against what it displaced, or sinks by
-//! stated steps.
+//! [`find_victims`] is the whole decision, for any order and any pool: given the preemptible attempts, the least urgent
+//! first, it finds the worker where the fewest have to be preempted. Which task is more urgent, and when a paused attempt
+//! resumes, is decided in [`ordered`](crate::ordered). Two rules keep tasks from preempting each other for ever: no task
+//! preempts an equal, and a task that started only becomes more urgent relative to the one it displaced, or less urgent
+//! in stated steps.
 
 use crate::ids::{AttemptId, WorkerId};
 use crate::pool::{Ledger, Placement};
@@ -12,72 +12,73 @@ use crate::queue::Key;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// A running attempt that may be made to give way.
+/// Running attempt that may be preempted.
 #[derive(Clone, Copy, Debug)]
 pub struct PreemptionCandidate<'a> {
-    /// Which.
+    /// The attempt.
     pub attempt: AttemptId,
-    /// How urgent it is to keep it running; smaller is more urgent.
+    /// Urgency of keeping it running; the smallest key is the most urgent.
     pub key: Key,
-    /// Where it runs.
+    /// Its placement.
     pub placement: &'a Placement,
-    /// How it gives way.
-    pub way: PreemptionMethod,
+    /// How it is preempted.
+    pub method: PreemptionMethod,
 }
 
-/// How an attempt gives way.
+/// Way of preempting an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreemptionMethod {
-    /// It stands still where it is and keeps its memory: only its place among the tasks of its devices is free then.
+    /// Frozen in place: it keeps its memory, and only its slot on its devices becomes free.
     Freeze,
-    /// It ends and runs again later: all it had is free then.
+    /// Ended, to run again later: everything it had becomes free.
     Requeue,
 }
 
 impl PreemptionCandidate<'_> {
-    /// Notes what is free once it has given way.
-    pub fn gives_way(&self, on: &mut Ledger<'_>) {
-        match self.way {
+    /// Notes on a ledger what its preemption frees.
+    pub fn free_on(&self, on: &mut Ledger<'_>) {
+        match self.method {
             PreemptionMethod::Freeze => on.pause(self.placement),
             PreemptionMethod::Requeue => on.release(self.placement),
         }
     }
 }
 
-/// Those who have to give way, as places in `victims`, so that `fits` holds of what is then free on some worker. `None` if
-/// nothing they could do would help. `victims` come with the least urgent first. Of several workers it is the one where
-/// the fewest give way, and of those the one where the most urgent of them is least urgent.
-pub fn make_room(
+/// Victims to preempt so that `fits` holds of what is then free on some worker, as indices into `candidates`, which come
+/// with the least urgent first. `None` if no preemption helps. Of several workers it chooses the one with the fewest
+/// victims, and of those the one whose most urgent victim is least urgent.
+pub fn find_victims(
     free: &Ledger<'_>,
-    victims: &[PreemptionCandidate<'_>],
+    candidates: &[PreemptionCandidate<'_>],
     fits: impl Fn(&Ledger<'_>, WorkerId) -> bool,
 ) -> Option<Vec<usize>> {
     let mut by_worker: BTreeMap<WorkerId, Vec<usize>> = BTreeMap::new();
-    for (at, victim) in victims.iter().enumerate() {
+    for (at, victim) in candidates.iter().enumerate() {
         by_worker.entry(victim.placement.worker).or_default().push(at);
     }
-    let without = |worker: WorkerId, gone: &[usize]| {
+    let without = |worker: WorkerId, victims: &[usize]| {
         let mut page = free.page(worker);
-        gone.iter().for_each(|&at| victims[at].gives_way(&mut page));
+        victims.iter().for_each(|&at| candidates[at].free_on(&mut page));
         page
     };
     let enough = |(worker, all): (WorkerId, Vec<usize>)| {
         let mut page = free.page(worker);
+        // Greedily from the least urgent, until it fits.
         let count = 1 + all.iter().position(|&at| {
-            victims[at].gives_way(&mut page);
+            candidates[at].free_on(&mut page);
             fits(&page, worker)
         })?;
-        let mut gone = all[..count].to_vec();
-        // The last was needed; of those before it, the more urgent are spared first.
+        let mut victims = all[..count].to_vec();
+        // The last one was needed. Earlier ones may not be (a small victim before a large one): spare the more urgent first.
         for spared in (0..count - 1).rev() {
-            let mut others = gone.clone();
+            let mut others = victims.clone();
             others.remove(spared);
             if fits(&without(worker, &others), worker) {
-                gone = others;
+                victims = others;
             }
         }
-        let most_urgent = gone.iter().map(|&at| victims[at].key).min()?;
-        Some(((gone.len(), Reverse(most_urgent), worker), gone))
+        let most_urgent = victims.iter().map(|&at| candidates[at].key).min()?;
+        Some(((victims.len(), Reverse(most_urgent), worker), victims))
     };
-    by_worker.into_iter().filter_map(enough).min_by_key(|(harm, _)| *harm).map(|(_, gone)| gone)
+    by_worker.into_iter().filter_map(enough).min_by_key(|(harm, _)| *harm).map(|(_, victims)| victims)
 }

@@ -1,5 +1,5 @@
-//! What is free from now on, if everything ends when it is expected to: for policies in which many tasks that wait hold a
-//! reservation each, none of which may be delayed.
+//! Availability profile: free capacity from now on, if everything ends when it is expected to. For conservative
+//! backfill, in which many waiting tasks have a reservation each and none of them may be delayed.
 
 use crate::fragment::TaskMix;
 use crate::ids::{DeviceId, WorkerId};
@@ -10,38 +10,39 @@ use crate::time::{Span, Time};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What is free now, and how that changes.
+/// Availability profile: free capacity now, and its changes over time.
 pub struct Profile<'a> {
     now: Time,
     free: Ledger<'a>,
-    /// By moment; at one moment what is given back comes before what is taken.
+    /// Changes by time. At one time, releases come before charges, so that a reservation may begin exactly when
+    /// another ends. The last number keeps keys apart.
     changes: BTreeMap<(Time, ChangeKind, usize), Cow<'a, Placement>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ChangeKind {
-    GivenBack,
-    Taken,
+    Released,
+    Charged,
 }
 
-/// Where something goes and how long it stays.
+/// Request for a placement of a certain duration.
 #[derive(Clone, Copy)]
 pub struct PlacementRequest<'a> {
-    /// What it needs.
+    /// Resources the task needs.
     pub needs: &'a Needs,
-    /// How long it is taken to run.
+    /// Expected run time.
     pub length: Span,
-    /// Devices withheld from it, in order.
+    /// Devices withheld from the task, sorted.
     pub withheld: &'a [DeviceId],
-    /// Which of several fitting places is taken.
+    /// Fit: which of several places is chosen.
     pub fit: Fit,
-    /// The tasks there are.
+    /// Needs of the tasks there are, for the fit that minimises fragmentation.
     pub workload: &'a TaskMix,
 }
 
 impl<'a> Profile<'a> {
-    /// What is free now, with nothing kept for anyone, and when what runs will end. What should have ended already is taken to
-    /// end in a moment.
+    /// Profile without reservations, from what is free now and the expected ends of what runs. An attempt that should
+    /// have ended already is expected to end in a moment.
     pub fn new(
         free: Ledger<'a>,
         now: Time,
@@ -49,38 +50,41 @@ impl<'a> Profile<'a> {
     ) -> Profile<'a> {
         let soon = now + Span(1);
         let changes =
-            ends.enumerate().map(|(i, (at, p))| ((at.max(soon), ChangeKind::GivenBack, i), Cow::Borrowed(p)));
+            ends.enumerate().map(|(i, (at, p))| ((at.max(soon), ChangeKind::Released, i), Cow::Borrowed(p)));
         Profile { now, free, changes: changes.collect() }
     }
 
-    /// A place from now on that delays nobody something is kept for.
-    pub fn at_once(&self, wish: PlacementRequest<'_>) -> Option<Placement> {
-        self.lasting(&self.free, self.now, wish, |search| search.place(wish.needs))
+    /// Placement from now on that delays no reservation.
+    pub fn at_once(&self, request: PlacementRequest<'_>) -> Option<Placement> {
+        self.place_lasting(&self.free, self.now, request, |search| search.place(request.needs))
     }
 
-    /// The earliest moment from which there is such a place. `None` if not even once all is over, as for something that
-    /// fits nowhere at present.
-    pub fn earliest(&self, wish: PlacementRequest<'_>) -> Option<(Time, Placement)> {
-        if let Some(placement) = self.at_once(wish) {
+    /// Earliest time and placement that delay no reservation. `None` if the task does not fit even once everything
+    /// has ended, such as one for a drained worker.
+    pub fn earliest(&self, request: PlacementRequest<'_>) -> Option<(Time, Placement)> {
+        if let Some(placement) = self.at_once(request) {
             return Some((self.now, placement));
         }
         let mut then = self.free.clone();
         let mut changes = self.changes.iter().peekable();
+        // Only a release can make the task fit, and only on the worker it happened on: nothing else has to be
+        // searched.
         while let Some(&(&(at, ..), _)) = changes.peek() {
             let mut freed: Vec<WorkerId> = Vec::new();
             while let Some((&(_, kind, _), p)) = changes.next_if(|((when, ..), _)| *when == at) {
                 match kind {
-                    ChangeKind::GivenBack => {
+                    ChangeKind::Released => {
                         then.release(p);
                         freed.push(p.worker);
                     }
-                    ChangeKind::Taken => then.charge(p),
+                    ChangeKind::Charged => then.charge(p),
                 }
             }
             freed.sort_unstable();
             freed.dedup();
             for worker in freed {
-                let found = self.lasting(&then, at, wish, |search| search.place_on(worker, wish.needs));
+                let found =
+                    self.place_lasting(&then, at, request, |search| search.place_on(worker, request.needs));
                 if let Some(placement) = found {
                     return Some((at, placement));
                 }
@@ -89,62 +93,74 @@ impl<'a> Profile<'a> {
         None
     }
 
-    /// Takes a place from a moment on, for a while.
+    /// Charges a placement from a time on, for a duration.
     pub fn take(&mut self, from: Time, length: Span, placement: &Placement) {
+        // Never an empty interval: a task of no expected length still keeps its devices for a moment.
         let until = (from + length).max(from + Span(1));
         if from <= self.now {
             self.free.charge(placement);
         } else {
-            self.note(from, ChangeKind::Taken, placement.clone());
+            self.note(from, ChangeKind::Charged, placement.clone());
         }
-        self.note(until, ChangeKind::GivenBack, placement.clone());
+        self.note(until, ChangeKind::Released, placement.clone());
     }
 
     fn note(&mut self, at: Time, kind: ChangeKind, placement: Placement) {
         self.changes.insert((at, kind, self.changes.len()), Cow::Owned(placement));
     }
 
-    /// A place among what is free at a moment that stays free for as long as it is wanted.
-    fn lasting(
+    /// Placement on `then`, the free capacity at `from`, that stays free for the requested duration.
+    fn place_lasting(
         &self,
         then: &Ledger<'_>,
         from: Time,
-        wish: PlacementRequest<'_>,
+        request: PlacementRequest<'_>,
         place: impl Fn(Search<'_>) -> Option<Placement>,
     ) -> Option<Placement> {
-        let mut withheld = wish.withheld.to_vec();
-        let mut shunned = Vec::new();
+        let mut withheld = request.withheld.to_vec();
+        let mut excluded = Vec::new();
+        // Each turn withholds a device or a worker, so this ends; it avoids trying every combination of devices.
         loop {
-            let PlacementRequest { fit, workload, .. } = wish;
+            let PlacementRequest { fit, workload, .. } = request;
             let search =
-                Search { now: then, later: &[], withheld: &withheld, shunned: &shunned, fit, workload };
+                Search { now: then, later: &[], withheld: &withheld, excluded: &excluded, fit, workload };
             let placement = place(search)?;
-            let Some(in_the_way) = self.in_the_way(then, from, wish.length, &placement) else {
+            let Some(delayed_reservation) = self.delayed_reservation(then, from, request.length, &placement)
+            else {
                 return Some(placement);
             };
             let before = withheld.len();
-            withheld.extend(placement.device_ids().filter(|id| in_the_way.device_ids().any(|d| d == *id)));
+            withheld.extend(
+                placement.device_ids().filter(|id| delayed_reservation.device_ids().any(|d| d == *id)),
+            );
             withheld.sort_unstable();
             if withheld.len() == before {
-                // Not the devices but the machine is short of something.
-                shunned.push(placement.worker);
+                // The devices are free for long enough, but CPUs or memory of the host are not.
+                excluded.push(placement.worker);
             }
         }
     }
 
-    /// What is kept for another that a placement would have to make room for before it ends.
-    fn in_the_way(&self, then: &Ledger<'_>, from: Time, length: Span, p: &Placement) -> Option<&Placement> {
+    /// Reservation that a placement would delay, if there is one.
+    fn delayed_reservation(
+        &self,
+        then: &Ledger<'_>,
+        from: Time,
+        length: Span,
+        p: &Placement,
+    ) -> Option<&Placement> {
         let mut page = then.page(p.worker);
         page.charge(p);
+        // Changes at `from` are part of `then` already.
         let after =
-            (std::ops::Bound::Excluded((from, ChangeKind::Taken, usize::MAX)), std::ops::Bound::Unbounded);
+            (std::ops::Bound::Excluded((from, ChangeKind::Charged, usize::MAX)), std::ops::Bound::Unbounded);
         let until = from + length;
         let changes = self.changes.range(after).take_while(|((at, ..), _)| *at < until);
         for ((_, kind, _), other) in changes.filter(|(_, other)| other.worker == p.worker) {
             match kind {
-                ChangeKind::GivenBack => page.release(other),
-                ChangeKind::Taken if page.admits(other) => page.charge(other),
-                ChangeKind::Taken => return Some(other),
+                ChangeKind::Released => page.release(other),
+                ChangeKind::Charged if page.admits(other) => page.charge(other),
+                ChangeKind::Charged => return Some(other),
             }
         }
         None

@@ -1,4 +1,5 @@
-//! The moment at which a task that cannot start now is sure of a place, if running tasks end when they are expected to.
+//! Reservations for EASY backfill: the earliest time at which a task that cannot start now fits, if running tasks end
+//! when they are expected to.
 
 use crate::cluster::View;
 use crate::ids::WorkerId;
@@ -8,19 +9,19 @@ use crate::spec::Needs;
 use crate::time::Time;
 use smallvec::{SmallVec, smallvec};
 
-/// A place kept for a task from some moment on.
+/// Reservation: a placement kept free for a task from some time on.
 pub struct Reservation<'a> {
-    /// From when.
+    /// Start of the reservation.
     pub at: Time,
-    /// Where.
+    /// Reserved placement.
     pub placement: Placement,
-    /// What is free at that moment, the reserved place taken.
+    /// Free capacity at that time, with the reserved placement charged.
     pub then: Ledger<'a>,
 }
 
-/// Reserves the earliest place for a task, given what is free now (`ledger`) and when what was started on it but is not
-/// in the view yet (`started`) will end. `None` if it would not fit even on idle machines, as when its worker is
-/// drained.
+/// Reserves the earliest placement for a task. `ledger` is what is free now, `started` are the expected ends of what
+/// was started on it and is not in the view yet. `None` if the task would not fit even on idle workers, as when its
+/// worker is drained.
 pub fn reserve<'a>(
     view: View<'a>,
     now: Time,
@@ -34,6 +35,7 @@ pub fn reserve<'a>(
     started.sort_by_key(|(at, _)| *at);
     let mut started = started.into_iter().peekable();
     let mut running = view.ends().map(|(at, _, p)| (at, p)).peekable();
+    // Merges the two sequences of ends, both in order of time.
     let mut next = |until: Option<Time>| {
         let sooner = match (running.peek(), started.peek()) {
             (Some((r, _)), Some((s, _))) => r <= s,
@@ -45,7 +47,8 @@ pub fn reserve<'a>(
     loop {
         let (at, first) = next(None)?;
         then.release(first);
-        // What ends at one moment is free at once, whichever comes first here.
+        // All that ends at one time is free at that time: searching after each release would reserve on whichever
+        // worker came first.
         let mut freed: SmallVec<[WorkerId; 4]> = smallvec![first.worker];
         while let Some((_, placement)) = next(Some(at)) {
             then.release(placement);
@@ -53,10 +56,12 @@ pub fn reserve<'a>(
         }
         freed.sort_unstable();
         freed.dedup();
+        // A release makes the task fit on its own worker only, so no other has to be searched.
         let search = Search { now: &then, later: &[], ..search };
         let found = freed.into_iter().find_map(|worker| search.place_on(worker, needs));
         if let Some(placement) = found {
             then.charge(&placement);
+            // An overdue attempt ends any moment: the reservation begins now, not in the past.
             return Some(Reservation { at: at.max(now), placement, then });
         }
     }

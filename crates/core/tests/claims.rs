@@ -57,7 +57,8 @@ fn a_claim_stands_in_line_and_ends_when_it_is_let_go() {
     yard.over(4.0, claim, 1, EndReason::Stopped);
     assert_eq!(yard.state(claim), TaskState::Done(Outcome::Succeeded));
     assert!(
-        yard.refused(5.0, Command::Retry { target: claim.into(), failed_only: false }).contains("claim anew")
+        yard.refused(5.0, Command::Retry { target: claim.into(), failed_only: false })
+            .contains("make a new claim")
     );
 }
 
@@ -137,5 +138,5 @@ fn what_is_no_claim_is_neither_heard_of_nor_extended() {
     }
     let open_ended = yard.claim(2.0, claim(Some(7), None));
     let refused = yard.refused(3.0, Command::Extend { job: open_ended, by: Span::from_secs(1.0) });
-    assert!(refused.contains("not granted for a time"), "{refused}");
+    assert!(refused.contains("granted without a time limit"), "{refused}");
 }

@@ -28,7 +28,7 @@ impl Policy for Stubborn {
         ""
     }
 
-    fn numbers(&self, _: View<'_>, _: TaskId, _: Time) -> Option<String> {
+    fn formula_values(&self, _: View<'_>, _: TaskId, _: Time) -> Option<String> {
         None
     }
 }

@@ -29,7 +29,7 @@ impl Order for Urgency {
         ""
     }
 
-    fn numbers(&self, _: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+    fn formula_values(&self, _: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
         String::new()
     }
 }

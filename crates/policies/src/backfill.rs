@@ -28,7 +28,7 @@ impl Order for PriorityOrder {
         "(p, t): the largest priority p goes first, then the earliest submission t"
     }
 
-    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+    fn formula_values(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
         format!("p = {}, t = {:.0}", task.job.priority, task.job.submitted.secs())
     }
 }

@@ -26,7 +26,7 @@ impl Order for Drf {
         "S = max(GPUs, CPUs, memory of the user, each as a part of all); the smallest S goes first, then (p, t)"
     }
 
-    fn numbers(&self, task: &ReadyTask<'_>, view: View<'_>, now: Time) -> String {
+    fn formula_values(&self, task: &ReadyTask<'_>, view: View<'_>, now: Time) -> String {
         let (held, all) = (view.account(&task.job.user).held(), view.pool().total());
         let part = |mine: u64, all: u64| if all == 0 { 0.0 } else { 100.0 * mine as f64 / all as f64 };
         format!(
@@ -35,11 +35,11 @@ impl Order for Drf {
             part(held.cpus, all.cpus),
             part(held.memory, all.memory),
             100.0 * held.dominant(all),
-            PriorityOrder.numbers(task, view, now)
+            PriorityOrder.formula_values(task, view, now)
         )
     }
 
-    fn turns(&self) -> Option<&dyn UserOrder> {
+    fn user_order(&self) -> Option<&dyn UserOrder> {
         Some(self)
     }
 }
@@ -48,7 +48,7 @@ impl UserOrder for Drf {
     /// Dominant share with this plan's grants included. It changes only by grants and releases, never with time alone.
     fn rank(&self, view: View<'_>, user: &str, given: Grant, _: Time) -> f64 {
         let mut held = view.account(user).held();
-        held += given.held;
+        held += given.resources;
         held.dominant(view.pool().total())
     }
 }

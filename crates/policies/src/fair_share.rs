@@ -29,11 +29,15 @@ impl Order for FairShare {
         "U, what the user has used in GPU-seconds, halved with every half-life; the smallest U goes first, then (p, t)"
     }
 
-    fn numbers(&self, task: &ReadyTask<'_>, view: View<'_>, now: Time) -> String {
-        format!("U = {:.0}, {}", view.used(&task.job.user, now), PriorityOrder.numbers(task, view, now))
+    fn formula_values(&self, task: &ReadyTask<'_>, view: View<'_>, now: Time) -> String {
+        format!(
+            "U = {:.0}, {}",
+            view.used(&task.job.user, now),
+            PriorityOrder.formula_values(task, view, now)
+        )
     }
 
-    fn turns(&self) -> Option<&dyn UserOrder> {
+    fn user_order(&self) -> Option<&dyn UserOrder> {
         Some(self)
     }
 }

@@ -23,7 +23,7 @@ impl Order for ArrivalOrder {
         "t, the time of submission; the earliest goes first"
     }
 
-    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+    fn formula_values(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
         format!("t = {:.0}", task.job.submitted.secs())
     }
 }

@@ -75,7 +75,7 @@ impl Order for UpwardRank {
         "(p, r): the largest priority p goes first, then the largest r, its own seconds and the longest way after it"
     }
 
-    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+    fn formula_values(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
         let rank = self.rank(task);
         // A task without a stated length counts as long as the mean of its job, so its own part is at most its rank.
         let own = mean_length(task.spec, &self.seconds_per_step)
@@ -84,7 +84,7 @@ impl Order for UpwardRank {
         format!("p = {}, r = {own:.0} + {:.0} = {rank:.0}", task.job.priority, rank - own)
     }
 
-    fn know(&mut self, shares: &Shares) {
+    fn learn_speeds(&mut self, shares: &Shares) {
         self.cache.get_mut().expect("computing ranks does not panic").clear();
         let mut steps: BTreeMap<&str, BTreeMap<u16, Vec<f64>>> = BTreeMap::new();
         for (profile, gpus, _, speed) in shares.speeds().filter(|s| s.3.steps_per_second > 0.0) {

@@ -51,7 +51,7 @@ impl Order for Las {
         "(L, t): the smallest level L goes first, then the earliest submission t; L grows with s = ran · GPUs in seconds"
     }
 
-    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+    fn formula_values(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
         let (ran, devices, attained) = (task.ran.secs(), devices(task), attained(task));
         let (level, until) = self.level(attained);
         let t = task.job.submitted.secs();
@@ -59,11 +59,11 @@ impl Order for Las {
     }
 
     /// Before all waiting tasks of its level, so that only better levels preempt it.
-    fn kept_running(&self, task: &ReadyTask<'_>) -> Key {
+    fn running_key(&self, task: &ReadyTask<'_>) -> Key {
         Key::ascending(f64::from(self.level(attained(task)).0))
     }
 
-    fn sinks_after(&self, task: &ReadyTask<'_>) -> Option<Span> {
+    fn key_grows_after(&self, task: &ReadyTask<'_>) -> Option<Span> {
         let (level, until) = self.level(attained(task));
         let after = (until - attained(task)) / devices(task);
         (level < LOWEST).then(|| Span::from_secs(after) + Span(1))

@@ -103,7 +103,7 @@ impl Order for ShortFirst {
 
     /// Submission time relative to now, which shifts every key alike: a readable number in place of seconds since
     /// 1970.
-    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, now: Time) -> String {
+    fn formula_values(&self, task: &ReadyTask<'_>, _: View<'_>, now: Time) -> String {
         let ShortFirst { alpha, beta, gamma, .. } = self;
         let (p, length, w) = (task.job.priority, task.timeout().secs(), now.since(task.job.submitted).secs());
         let total = alpha * p as f64 - beta * length + gamma * w;

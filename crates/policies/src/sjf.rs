@@ -23,7 +23,7 @@ impl Order for ShortestExpected {
         "T, the expected running time in seconds; the smallest T goes first"
     }
 
-    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+    fn formula_values(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
         expected_words(task)
     }
 }

@@ -25,11 +25,11 @@ impl Order for Srtf {
         "T = expected − saved, the running time that remains in seconds; the smallest T goes first"
     }
 
-    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+    fn formula_values(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
         expected_words(task)
     }
 
-    fn kept_running(&self, task: &ReadyTask<'_>) -> Key {
+    fn running_key(&self, task: &ReadyTask<'_>) -> Key {
         Key::ascending((task.expected() - task.spec.resume_time).secs())
     }
 }

@@ -39,7 +39,7 @@ impl Order for Wsjf {
         }
     }
 
-    fn numbers(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+    fn formula_values(&self, task: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
         let (priority, length) = (task.job.priority, task.expected().secs());
         match self {
             Wsjf::ByClass => format!("p = {priority}, {}", expected_words(task)),

@@ -173,10 +173,10 @@ impl Life {
             let plan = self.plan();
             look(self, &plan)?;
             self.settle(plan)?;
-            let errand = self.policy.errand(self.cluster.view(), self.now());
+            let errand = self.policy.background_solve(self.cluster.view(), self.now());
             if let Some(errand) = errand {
                 self.execute(errand());
-                let again = self.policy.errand(self.cluster.view(), self.now()).is_some();
+                let again = self.policy.background_solve(self.cluster.view(), self.now()).is_some();
                 prop_assert!(!again, "{} asks again what was answered", self.choice);
             }
         }
@@ -304,7 +304,7 @@ proptest! {
             for task in life.ready() {
                 let full = explain::without_policy(view, task, life.teller.now).is_some();
                 prop_assert_eq!(line.contains(&task), !full, "{}: {:?} in line", &life.choice, task);
-                let numbers = life.policy.numbers(view, task, life.teller.now);
+                let numbers = life.policy.formula_values(view, task, life.teller.now);
                 let told = numbers.is_some_and(|numbers| !numbers.is_empty());
                 prop_assert!(full || told, "{}: {:?} stands in line and nobody can say by what", &life.choice, task);
                 let why = life.policy.explain(view, task, life.teller.now);

@@ -435,7 +435,7 @@ impl EngineThread {
 
     /// Has what takes long done on a thread of its own; what comes of it is a command for a later turn.
     fn send_on_errand(&mut self, now: Time) {
-        if let Some(errand) = self.engine.errand(now) {
+        if let Some(errand) = self.engine.background_solve(now) {
             let done = self.done.0.clone();
             let run = move || {
                 // It only fails when the engine has stopped, and then nobody waits for it.

@@ -317,7 +317,7 @@ impl<F: FnMut(TaskId) -> Option<Span>> Lookahead<F> {
             self.pace();
             if batch.is_empty()
                 && errands > 0
-                && let Some(errand) = self.engine.errand(self.now)
+                && let Some(errand) = self.engine.background_solve(self.now)
             {
                 errands -= 1;
                 batch.push(errand());

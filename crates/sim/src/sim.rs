@@ -458,7 +458,7 @@ impl Sim {
             turned.stale
         );
         if !turned.events.is_empty()
-            && let Some(errand) = self.engine.errand(self.now)
+            && let Some(errand) = self.engine.background_solve(self.now)
         {
             self.errand = Some((self.now + self.setup.errand, errand));
         }

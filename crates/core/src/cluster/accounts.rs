@@ -1,8 +1,7 @@
-//! What each user has, and has had of late: for policies that share out fairly.
+//! Usage accounts of users, for fair-share policies.
 //!
-//! Use is in device-seconds and fades: after a half-life, a parameter of the policy in force, it counts half. It grows
-//! while an attempt has its place and does not stand still. Every account is brought up to date when what its user has
-//! changes, and at no other time, so an event costs one look-up.
+//! Usage is in device-seconds and decays: after a half-life it counts half. It grows while an attempt is placed and
+//! not paused. An account is updated only when what its user holds changes, so an event costs one look-up.
 
 use super::job::Attempt;
 use crate::ids::WorkerId;
@@ -12,43 +11,43 @@ use crate::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The half-life of use in seconds where the policy names none: a week.
+/// Half-life of usage in seconds if the policy sets none: a week.
 pub const HALF_LIFE: f64 = 7.0 * 24.0 * 3600.0;
 
-/// The parameter by which a policy names another; 0 never forgets.
+/// Name of the policy parameter that sets the half-life; 0 means no decay.
 pub const HALF_LIFE_PARAM: &str = "half_life";
 
-/// What a user has, and has had of late.
+/// Usage account of a user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Account {
     /// Device-seconds, as they counted at `at`.
     used: f64,
     at: Time,
-    /// What the user's attempts have of the machines, those that stand still included.
+    /// Resources the user's attempts hold, paused ones included.
     #[serde(skip)]
     held: Resources,
-    /// Millionths of a device in use by those that do not.
+    /// Millionths of a device in use by attempts that are not paused.
     #[serde(skip)]
     rate: u64,
 }
 
 impl Account {
-    /// What the user's attempts have of the machines.
+    /// Resources the user's attempts hold.
     pub fn held(&self) -> Resources {
         self.held
     }
 
-    /// When it was last brought up to date: later than now only if the clock was set back since.
+    /// Time of the last update; in the future only if the clock was set back since.
     pub fn at(&self) -> Time {
         self.at
     }
 
-    /// Devices in use now.
+    /// Number of devices in use now.
     pub fn rate(&self) -> f64 {
         self.rate as f64 / Resources::DEVICE as f64
     }
 
-    /// Device-seconds as they count at a moment.
+    /// Device-seconds with decay, at a time.
     pub fn used(&self, now: Time, half_life: f64) -> f64 {
         let passed = now.since(self.at).secs();
         if half_life <= 0.0 {
@@ -64,7 +63,7 @@ impl Account {
     }
 }
 
-/// The accounts of all users there ever were.
+/// Accounts of all users there ever were.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Accounts(BTreeMap<String, Account>);
@@ -74,7 +73,7 @@ impl Accounts {
         self.0.get(user)
     }
 
-    /// An attempt was given its place.
+    /// Records that an attempt was placed.
     pub(super) fn placed(&mut self, user: &str, pool: &Pool, p: &Placement, now: Time, half_life: f64) {
         let held = Resources::of(pool, p);
         self.change(user, now, half_life, |account| {
@@ -83,7 +82,7 @@ impl Accounts {
         });
     }
 
-    /// An attempt gave it back.
+    /// Records that an attempt ended.
     pub(super) fn ended(
         &mut self,
         user: &str,
@@ -102,7 +101,7 @@ impl Accounts {
         });
     }
 
-    /// An attempt began to stand still, or went on.
+    /// Records that an attempt paused or resumed.
     pub(super) fn still(
         &mut self,
         user: &str,
@@ -119,7 +118,7 @@ impl Accounts {
         });
     }
 
-    /// An attempt is charged another amount of device memory.
+    /// Records that the device memory charged for an attempt changed.
     pub(super) fn recharged(
         &mut self,
         user: &str,
@@ -140,13 +139,13 @@ impl Accounts {
         });
     }
 
-    /// From here on use fades otherwise, or what devices are changed under what was given of them.
+    /// Updates all accounts, before the half-life changes or devices change under what is allocated on them.
     pub(super) fn settle_all(&mut self, now: Time, half_life: f64) {
         self.0.values_mut().for_each(|account| account.settle(now, half_life));
     }
 
-    /// Counts again what is held, from the attempts there are: whose, and whether each stands still. A user without an
-    /// account, as in a snapshot older than accounts, has one from when the first of them began.
+    /// Recounts what users hold from their attempts, each with whether it is paused. A user without an account, as in
+    /// a snapshot older than accounts, gets one that begins with their first attempt.
     pub(super) fn recount<'a>(
         &mut self,
         pool: &Pool,
@@ -174,8 +173,8 @@ impl Accounts {
     }
 }
 
-/// How fast an attempt that has so much uses devices, in millionths of one; without any, the share of its machine's
-/// processors.
+/// Rate at which an attempt uses devices, in millionths of one; for an attempt without devices, its share of the
+/// worker's CPUs.
 pub(crate) fn rate_of(pool: &Pool, p: &Placement, held: Resources) -> u64 {
     match p.devices.is_empty() {
         false => held.devices,
@@ -187,7 +186,7 @@ fn processors(pool: &Pool, worker: WorkerId) -> u64 {
     pool.worker(worker).map_or(1, |w| u64::from(w.cpus()).max(1))
 }
 
-/// The half-life a policy names.
+/// Half-life that a policy sets.
 pub(super) fn half_life(policy: &PolicyChoice) -> f64 {
     let named = policy.params.get(HALF_LIFE_PARAM).and_then(|text| text.parse().ok());
     named.filter(|h: &f64| h.is_finite() && *h >= 0.0).unwrap_or(HALF_LIFE)

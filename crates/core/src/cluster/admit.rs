@@ -1,5 +1,5 @@
-//! Turning a plan into events. Every placement is checked again here, so that a policy with a mistake, or a plan made
-//! from yesterday's view, can waste a turn but never book anything twice.
+//! Admission: turns a plan into events. Every placement is validated again here, so that a faulty policy, or a plan
+//! made from an outdated view, can waste a turn but never double-book a device.
 
 use super::job::Phase;
 use super::{Allowance, Cluster};
@@ -15,13 +15,13 @@ use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
 impl Cluster {
-    /// What of a plan can be carried out, as events, and what cannot, with the reason.
+    /// Events for the parts of a plan that can be carried out, and rejections for the others.
     pub fn admit(&self, plan: &Plan, now: Time) -> (SmallVec<[Event; 1]>, Vec<Rejection>) {
         let mut events = SmallVec::new();
         let mut rejected = Vec::new();
-        let mut note = |what: Result<EventKind, Rejection>| match what {
+        let mut note = |admitted: Result<EventKind, Rejection>| match admitted {
             Ok(what) => events.push(Event { at: now, what }),
-            Err(why) => rejected.push(why),
+            Err(rejection) => rejected.push(rejection),
         };
         if let Some(until) = plan.round {
             note(Ok(EventKind::RoundBegun { until }));
@@ -29,25 +29,29 @@ impl Cluster {
         let mut ledger = Ledger::over(self.pool());
         let mut started = Started::default();
         let mut allowance = self.allowance(now);
+        // Resumes come first: a paused attempt that resumes takes its slot back, which a start must not be given as well.
         for &attempt in &plan.resume {
             note(self.admit_resume(attempt, &mut ledger));
         }
         let mut last: Option<&Start> = None;
         for (nth, start) in plan.start.iter().enumerate() {
-            // Most plans start one task, and need no note of what it takes from others.
+            // Charged only once another start follows: most plans start a single task and never need the ledger's
+            // copy of its worker.
             if let Some(Start { task, placement }) = last.take() {
                 ledger.charge(placement);
                 started.insert(*task);
             }
             let admitted = self.admit_start(start, &ledger, &started, &allowance);
             let admitted =
-                admitted.and_then(|what| self.among_friends(start, &plan.start[..nth]).map(|()| what));
+                admitted.and_then(|event| self.admit_colocation(start, &plan.start[..nth]).map(|()| event));
+            // Only an admitted start uses up its user's quota; a rejected one must not keep later starts out.
             if admitted.is_ok() {
                 last = Some(start);
                 allowance.give_task(self.view(), start.task);
             }
             note(admitted);
         }
+        // Preemptions come last and free nothing on the ledger: what a victim holds is free once it has stopped, not now.
         for &attempt in &plan.pause {
             note(self.admit_pause(attempt, plan.pause_at));
         }
@@ -69,64 +73,70 @@ impl Cluster {
         let job = self.job(task.job).ok_or_else(|| stale("its job is gone"))?;
         let (node, spec) = job.node(task.node).ok_or_else(|| stale("its job has no such node"))?;
         let ready = job.ready(task.node).next().ok_or_else(|| stale("it is not ready"))?;
+        // The same task twice in one plan is as stale as a task that is not ready.
         if started.contains(task) || !matches!(self.state(*task), Some(super::TaskState::Ready { .. })) {
             return Err(stale("it is not ready"));
         }
         if ready.room < u32::MAX && count_of(started, task.node_id()) >= ready.room as usize {
-            return Err(stale("as many of its array run as may"));
+            return Err(stale("its array runs as many tasks at once as it may"));
         }
-        if !meets(self.worker(placement.worker).map(|w| &w.info.devices[..]), start, &spec.needs) {
-            return Err(stale("the place is not what it asked for"));
+        // A wrong placement is a policy's mistake, not a race; it is rejected before capacity is looked at.
+        if !matches_request(self.worker(placement.worker).map(|w| &w.info.devices[..]), start, &spec.needs) {
+            return Err(stale("the placement is not what it requested"));
         }
         if !ledger.admits(placement) {
-            return Err(stale("there is no room"));
+            return Err(stale("the devices or the host have no free capacity"));
         }
         allowance.lets(job, spec).map_err(|at| stale(&at.to_string()))?;
         let before = node.live.get(&task.index).map_or(node.base, |l| l.attempts);
         Ok(EventKind::Placed { attempt: task.attempt(before + 1), placement: placement.clone() })
     }
 
-    /// Refuses to put a task beside one that it is not known to get on with, or on only some of its devices.
-    /// On devices that may be given more than fits, anyone may be beside anyone.
-    fn among_friends(&self, start: &Start, before: &[Start]) -> Result<(), Rejection> {
+    /// Rejects co-locating a task with one it has no measured speed beside, or on only part of that task's devices.
+    /// Overcommitted devices are exempt: any tasks may share those.
+    fn admit_colocation(&self, start: &Start, before: &[Start]) -> Result<(), Rejection> {
         let Start { task, placement } = start;
         if placement.devices.iter().all(|(_, charge)| *charge != Charge::Beside) {
             return Ok(());
         }
         let view = self.view();
         let tasks = self.worker(placement.worker).into_iter().flat_map(|w| w.tasks().iter().copied());
-        let there = tasks.filter_map(|task| Some((task, &view.attempt(task)?.0.placement)));
-        let coming = before.iter().map(|start| (start.task, &start.placement));
+        let placed = tasks.filter_map(|task| Some((task, &view.attempt(task)?.0.placement)));
+        // Earlier starts of the same plan are not in the view yet, but share the devices just the same.
+        let planned = before.iter().map(|start| (start.task, &start.placement));
         let devices = self.worker(placement.worker).map(|w| &w.info.devices[..]).unwrap_or_default();
-        let keeps_count =
+        let is_exclusive =
             |id: &DeviceId| devices.get(usize::from(id.index)).is_none_or(|info| !info.overcommit);
-        let meets = |other: &Placement| {
-            placement.device_ids().filter(keeps_count).any(|id| other.device_ids().any(|d| d == id))
+        let overlaps = |other: &Placement| {
+            placement.device_ids().filter(is_exclusive).any(|id| other.device_ids().any(|d| d == id))
         };
-        for (other, _) in there.chain(coming).filter(|(_, other)| meets(other)) {
-            let get_on = self.get_on(*task, other, placement);
-            let all = view.attempt(other).is_none_or(|(a, _)| a.placement.devices == placement.devices);
-            if !(get_on && all) {
-                let message = format!("{task:?} cannot start: it is not known to get on with {other:?}");
+        for (other, _) in placed.chain(planned).filter(|(_, other)| overlaps(other)) {
+            let compatible = self.may_colocate(*task, other, placement);
+            // Pairs are solved as a unit: both tasks have exactly the same devices, or each slows down differently than measured.
+            let same_devices =
+                view.attempt(other).is_none_or(|(a, _)| a.placement.devices == placement.devices);
+            if !(compatible && same_devices) {
+                let message = format!("{task:?} cannot start: its speed beside {other:?} is not known");
                 return Err(Rejection::new(Code::StalePlan, message));
             }
         }
         Ok(())
     }
 
-    /// Whether two tasks may be on the same devices of a type.
-    fn get_on(&self, one: TaskId, other: TaskId, on: &Placement) -> bool {
+    /// Whether two tasks may be co-located on these devices: both have a profile, the same number of GPUs, and known
+    /// speeds beside each other on that device type.
+    fn may_colocate(&self, one: TaskId, other: TaskId, on: &Placement) -> bool {
         let view = self.view();
         let kind = || {
             let (index, _) = on.devices.first()?;
             Some(&self.worker(on.worker)?.info.devices.get(usize::from(*index))?.kind)
         };
-        let known = || {
+        let colocates = || {
             let (one, other) = (view.spec(one)?.1, view.spec(other)?.1);
             let gpus = Some(one.needs.gpus).filter(|gpus| *gpus == other.needs.gpus)?;
-            Some(self.shares().get_on(one.profile.as_ref()?, other.profile.as_ref()?, gpus, kind()?))
+            Some(self.shares().may_colocate(one.profile.as_ref()?, other.profile.as_ref()?, gpus, kind()?))
         };
-        known().unwrap_or(false)
+        colocates().unwrap_or(false)
     }
 
     fn admit_pause(&self, attempt: AttemptId, at: Boundary) -> Result<EventKind, Rejection> {
@@ -139,7 +149,8 @@ impl Cluster {
         }
     }
 
-    /// One that stands still needs its place among the tasks of its devices again; one that was only asked to has it.
+    /// An attempt that is paused needs a free slot on its devices again; one that was only asked to pause still has
+    /// its slot.
     fn admit_resume(&self, attempt: AttemptId, ledger: &mut Ledger<'_>) -> Result<EventKind, Rejection> {
         match self.current(attempt).map(|l| &l.phase) {
             Some(Phase::Running(a)) if a.pause == Some(RequestedBy::Policy) => {
@@ -147,12 +158,12 @@ impl Cluster {
             }
             Some(Phase::Paused(a)) if a.pause == Some(RequestedBy::Policy) => {
                 if !ledger.admits_resumed(&a.placement) {
-                    return Err(stale_attempt(attempt, "others have its place"));
+                    return Err(stale_attempt(attempt, "its slot on its devices is taken"));
                 }
                 ledger.resume(&a.placement);
                 Ok(EventKind::ResumeAsked { attempt })
             }
-            _ => Err(stale_attempt(attempt, "no policy made it stand still")),
+            _ => Err(stale_attempt(attempt, "it was not paused by a policy")),
         }
     }
 
@@ -167,13 +178,13 @@ impl Cluster {
     }
 
     fn preemptible(&self, attempt: AttemptId) -> Result<&TaskSpec, Rejection> {
-        self.current(attempt).ok_or_else(|| stale_attempt(attempt, "it is over"))?;
+        self.current(attempt).ok_or_else(|| stale_attempt(attempt, "it has ended"))?;
         let job = self.job(attempt.task.job).expect("a current attempt has a job");
         Ok(&job.spec.tasks[attempt.task.node as usize])
     }
 }
 
-/// Tasks that a plan starts.
+/// Tasks that the plan starts.
 type Started = BTreeSet<TaskId>;
 
 fn count_of(started: &Started, node: NodeId) -> usize {
@@ -184,19 +195,21 @@ fn stale_attempt(attempt: AttemptId, why: &str) -> Rejection {
     Rejection::new(Code::StalePlan, format!("attempt {attempt}: {why}"))
 }
 
-/// Whether a charge is what a task asked for; all of a device may be beside another.
-fn fits(info: &DeviceInfo, needs: &Needs, charge: Charge) -> bool {
+/// Whether a charge is the one a task requested. A co-located task is charged for a whole device that another shares.
+fn is_requested_charge(info: &DeviceInfo, needs: &Needs, charge: Charge) -> bool {
     let asked = charge_for(info, needs);
     asked == Some(charge) || (charge == Charge::Beside && asked == Some(Charge::Whole))
 }
 
-/// Whether a placement gives exactly what was asked for, on devices it was asked for.
-fn meets(devices: Option<&[DeviceInfo]>, start: &Start, needs: &Needs) -> bool {
+/// Whether a placement is exactly what the task requested: the right number of acceptable devices, none of them
+/// twice.
+fn matches_request(devices: Option<&[DeviceInfo]>, start: &Start, needs: &Needs) -> bool {
     let Some(devices) = devices else { return false };
     let p = &start.placement;
     let right_device = |&(index, charge): &(u16, Charge)| {
         devices.get(usize::from(index)).is_some_and(|info| {
-            fits(info, needs, charge) && acceptable(needs, DeviceId { worker: p.worker, index }, info)
+            is_requested_charge(info, needs, charge)
+                && acceptable(needs, DeviceId { worker: p.worker, index }, info)
         })
     };
     let given_once = |at: usize| p.devices[..at].iter().all(|other| other.0 != p.devices[at].0);

@@ -1,8 +1,8 @@
-//! Making events so. Nothing here can fail or decide; what must hold is asserted, because going on from a state that
-//! should not exist would only spread it.
+//! Applying events. Nothing here can fail or decide; invariants are asserted, because continuing from a state that
+//! should not exist would only spread the damage.
 //!
-//! Two things follow from an event by arithmetic alone and are therefore not events of their own: a node whose last
-//! dependency ended the right way becomes ready, and one whose dependency ended the wrong way is skipped.
+//! Two consequences follow from an event by arithmetic alone and are therefore not events of their own: a node whose
+//! last dependency ended as required becomes ready, and a node whose dependency ended the wrong way is skipped.
 
 use super::accounts::half_life;
 use super::job::{Attempt, Cause, Job, Phase, SharedTime, StartedTask};
@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Cluster {
-    /// Makes an event so, and says what else changed with it.
+    /// Applies an event, and returns what else changed with it.
     pub fn apply(&mut self, event: &Event) -> Effects {
         let mut fx = Effects::default();
         let at = event.at;
@@ -57,7 +57,7 @@ impl Cluster {
             EventKind::TasksHeld { node, tasks, held: false } => self.tasks_released(*node, tasks, &mut fx),
             EventKind::TasksRetried { node, tasks } => self.tasks_retried(*node, tasks, at, &mut fx),
             EventKind::RetryDue { task } => {
-                self.put_off_no_more(*task);
+                self.end_backoff(*task);
                 self.node_mut(task.node_id()).may_try_again(task.index);
                 self.touch(task.node_id(), &mut fx);
             }
@@ -82,7 +82,7 @@ impl Cluster {
                 other => unreachable!("asked to go on from {other:?}"),
             }),
             EventKind::Paused { attempt } => {
-                self.parts(attempt.task, at);
+                self.end_colocation(attempt.task, at);
                 self.advance(*attempt, at, |phase| match phase {
                     Phase::Running(a) => {
                         Phase::Paused(Attempt { ran: a.ran + at.since(a.since), since: at, ..a })
@@ -95,7 +95,7 @@ impl Cluster {
                 other => unreachable!("went on from {other:?}"),
             }),
             EventKind::StopAsked { attempt, why } => {
-                self.lasts_until(attempt.task.job, None);
+                self.set_claim_end(attempt.task.job, None);
                 self.advance(*attempt, at, |phase| match phase {
                     Phase::Placed(a) | Phase::Running(a) => {
                         Phase::Stopping { attempt: a, why: *why, paused: false }
@@ -113,8 +113,8 @@ impl Cluster {
                 self.memory_charged(*attempt, *device, *bytes, at);
             }
             EventKind::ClaimExtended { job, until } => {
-                self.lasts_until(*job, Some(*until));
-                self.count_taken(TaskId { job: *job, node: 0, index: 0 });
+                self.set_claim_end(*job, Some(*until));
+                self.count_attempt(TaskId { job: *job, node: 0, index: 0 });
             }
             EventKind::SpeedsSet { speeds, costs } => self.shares.set_speeds(speeds, costs),
             EventKind::Progressed { task, steps } => self.live_mut(*task).steps = Some(*steps),
@@ -130,7 +130,7 @@ impl Cluster {
             EventKind::PolicySet { policy } => {
                 self.accounts.settle_all(at, half_life(&self.policy));
                 if self.policy != *policy {
-                    self.shares.another_policy();
+                    self.shares.drop_target();
                 }
                 self.policy = policy.clone();
                 fx.policy = true;
@@ -150,7 +150,7 @@ impl Cluster {
                 worker.info = info.clone();
                 worker.online = true;
                 self.describe(id);
-                // What shares of its devices are may be something else now.
+                // The capacity that shares of its devices are fractions of may have changed.
                 self.accounts.settle_all(at, half_life(&self.policy));
                 self.recount();
             }
@@ -168,7 +168,7 @@ impl Cluster {
         self.describe(device.worker);
     }
 
-    /// Tells the pool what a worker is now.
+    /// Updates a worker in the pool.
     fn describe(&mut self, id: WorkerId) {
         let Worker { info, online, drained, .. } = &self.workers[id.0 as usize];
         self.derived.pool.describe(id, &info.devices, info.cpus, info.memory, *online && !*drained);
@@ -183,21 +183,21 @@ impl Cluster {
         if let Some(key) = &job.spec.key {
             self.derived.keys.insert((job.user.clone(), key.name.clone()), id);
         }
-        self.count_kept(&job, true);
+        self.count_job(&job, true);
         self.jobs.insert(job);
         self.touch_job(id, fx);
-        self.await_jobs(id, at, fx);
+        self.register_dependent(id, at, fx);
     }
 
-    /// Has a job told when those it waits for end, and at once of those that have ended already.
-    fn await_jobs(&mut self, id: JobId, at: Time, fx: &mut Effects) {
+    /// Registers a job as a dependent of the jobs it waits for, and settles those that have ended already.
+    fn register_dependent(&mut self, id: JobId, at: Time, fx: &mut Effects) {
         let after = self.job_mut(id).waiting.clone();
         for dep in &after {
             self.derived.waiters.entry(dep.job).or_default().insert(id);
         }
         for dep in after {
             if self.job(dep.job).is_none_or(|j| j.finished.is_some()) {
-                for node in self.tell_waiter(dep.job, id, at, fx) {
+                for node in self.settle_dependent(dep.job, id, at, fx) {
                     self.settle(node, at, fx);
                 }
             }
@@ -217,7 +217,7 @@ impl Cluster {
     fn job_forgotten(&mut self, id: JobId) {
         let job = self.jobs.remove(id).expect("a forgotten job was known");
         assert!(job.finished.is_some(), "only an ended job is forgotten");
-        self.count_kept(&job, false);
+        self.count_job(&job, false);
         if let Some(key) = &job.spec.key {
             self.derived.keys.remove(&(job.user.clone(), key.name.clone()));
         }
@@ -240,7 +240,7 @@ impl Cluster {
             waited.insert_all(&began.iter().copied().collect());
             assert_eq!(waited.len(), range.len() as u64, "a cancelled task was waiting");
             for i in began {
-                self.put_off_no_more(node.task(i));
+                self.end_backoff(node.task(i));
                 let state = self.node_mut(node);
                 let live = state.live.remove(&i).expect("seen above");
                 assert!(live.attempt().is_none(), "a cancelled task was on no worker");
@@ -252,8 +252,8 @@ impl Cluster {
         self.settle(node, at, fx);
     }
 
-    /// A task that was put off is so no more.
-    fn put_off_no_more(&mut self, task: TaskId) {
+    /// Ends a task's backoff.
+    fn end_backoff(&mut self, task: TaskId) {
         if let Some(until) = self.live_mut(task).not_before.take() {
             self.derived.retries.remove(&(until, task));
         }
@@ -283,8 +283,8 @@ impl Cluster {
         self.touch(node, fx);
     }
 
-    /// Puts ended tasks back among those that never started, and with them the nodes that were skipped because of how
-    /// they ended. Their next attempts are numbered after the highest of the node, so that no number is used twice.
+    /// Makes ended tasks fresh again, and with them the nodes that were skipped because of their outcome. Their next
+    /// attempts are numbered after the highest of the node, so that no attempt number is used twice.
     fn tasks_retried(&mut self, id: NodeId, tasks: &Ranges, at: Time, fx: &mut Effects) {
         let job = self.job_mut(id.job);
         job.finished = None;
@@ -293,8 +293,8 @@ impl Cluster {
             node.ready_since = at;
         }
         node.base = node.top;
-        // What it depends on has ended as it must, or it would not be run again. It may have ended after this node was
-        // cancelled, and such a node is not told.
+        // Its dependencies have ended as required, or the retry would have been rejected. One may have done so after
+        // this node was cancelled, in which case the count was not updated.
         node.unmet = 0;
         for range in tasks.ranges() {
             node.done.take(&range);
@@ -326,12 +326,12 @@ impl Cluster {
         }
         job.open = job.nodes.iter().filter(|n| !n.is_done()).count() as u32;
         self.touch_job(id.job, fx);
-        // One that was reopened may still be ruled out by another that it depends on.
+        // A reopened node may still be ruled out by another of its dependencies.
         let parents = |n: &u32| self.job(id.job).expect("seen above").spec.tasks[*n as usize].after.clone();
         let parents: BTreeSet<u32> = reopened[1..].iter().flat_map(parents).map(|dep| dep.node).collect();
         for node in parents.into_iter().map(|node| NodeId { job: id.job, node }) {
             if self.node_mut(node).is_done() {
-                self.skip_the_impossible(node, at, fx);
+                self.skip_impossible(node, at, fx);
             }
         }
     }
@@ -366,13 +366,14 @@ impl Cluster {
         job.waiting = job.spec.after.clone();
         self.touch_job(id, fx);
         for node in ended {
-            self.skip_the_impossible(node, at, fx);
+            self.skip_impossible(node, at, fx);
         }
-        self.await_jobs(id, at, fx);
+        self.register_dependent(id, at, fx);
     }
 
-    /// After a retry: a node that stays ended may rule out others, as a success does for what runs on failure only.
-    fn skip_the_impossible(&mut self, node: NodeId, at: Time, fx: &mut Effects) {
+    /// Skips nodes that a retry leaves impossible: a node that stays ended rules out its dependents of the opposite
+    /// condition, as a success does for a node that runs on failure.
+    fn skip_impossible(&mut self, node: NodeId, at: Time, fx: &mut Effects) {
         let job = self.job_mut(node.job);
         let children = job.children.get(node.node as usize).cloned().unwrap_or_default();
         for (child, on) in children {
@@ -424,14 +425,14 @@ impl Cluster {
         self.derived.ends.extend(end.map(|end| (end, task)));
         self.derived.preemptible.extend(preemptible.then_some(task));
         if let Some(lasts) = lasts {
-            self.lasts_until(task.job, Some(at + lasts));
+            self.set_claim_end(task.job, Some(at + lasts));
         }
-        self.count_taken(task);
+        self.count_attempt(task);
         self.touch(task.node_id(), fx);
     }
 
-    /// Notes until when a claim lasts, or that it is ending.
-    fn lasts_until(&mut self, id: JobId, until: Option<Time>) {
+    /// Records the end of a claim, or that it is ending.
+    fn set_claim_end(&mut self, id: JobId, until: Option<Time>) {
         if until.is_none() && self.derived.lapses.is_empty() {
             return;
         }
@@ -444,7 +445,7 @@ impl Cluster {
         }
     }
 
-    /// Moves an attempt from one phase to the next, keeping the pool and the expected ends right.
+    /// Moves an attempt from one phase to the next, updating the pool and the expected ends.
     fn advance(&mut self, attempt: AttemptId, at: Time, next: impl FnOnce(Phase) -> Phase) {
         let task = attempt.task;
         assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
@@ -459,7 +460,7 @@ impl Cluster {
             self.derived.unsettled.remove(&task);
         }
         if was_paused != is_paused {
-            self.stands_still(task, is_paused, at);
+            self.set_paused(task, is_paused, at);
         }
         if expected != expected_now {
             self.derived.forget_end(expected, task);
@@ -467,8 +468,8 @@ impl Cluster {
         }
     }
 
-    /// Notes in the pool and the user's account that an attempt stands still, or no longer does.
-    fn stands_still(&mut self, task: TaskId, still: bool, at: Time) {
+    /// Records in the pool and in the user's account that an attempt paused or resumed.
+    fn set_paused(&mut self, task: TaskId, still: bool, at: Time) {
         let Cluster { jobs, derived, accounts, policy, .. } = self;
         let job = jobs.get(task.job).expect("an attempt has a job");
         let live = &job.nodes[task.node as usize].live[&task.index];
@@ -484,7 +485,7 @@ impl Cluster {
     fn ended(&mut self, attempt: AttemptId, end: &End, then: Disposition, at: Time, fx: &mut Effects) {
         let task = attempt.task;
         assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
-        self.parts(task, at);
+        self.end_colocation(task, at);
         let kind = match then {
             Disposition::Done(_) => None,
             Disposition::Again | Disposition::Later(_) | Disposition::Hold => {
@@ -525,7 +526,7 @@ impl Cluster {
         self.derived.unsettled.remove(&task);
         self.derived.preemptible.remove(&task);
         self.worker_mut(placement.worker).tasks.remove(&task);
-        self.lasts_until(task.job, None);
+        self.set_claim_end(task.job, None);
         self.count_ended(task, end.usage.ran, at);
         let job = self.job_mut(task.job);
         let node = &mut job.nodes[task.node as usize];
@@ -535,7 +536,7 @@ impl Cluster {
                 node.live.remove(&task.index);
                 node.held.remove(task.index);
                 node.done.add(outcome, task.index..task.index + 1);
-                // Another of its array may have its turn now; otherwise those that wait are the same.
+                // Another task of the array may start now; otherwise the waiting tasks are the same.
                 if job.spec.tasks[task.node as usize].at_once().is_some() {
                     self.touch(task.node_id(), fx);
                 }
@@ -558,7 +559,7 @@ impl Cluster {
         self.settle(task.node_id(), at, fx);
     }
 
-    /// Charges a share of a device another amount: in the pool, and in the account of the attempt's user.
+    /// Changes the memory charged on a shared device: in the pool, and in the user's account.
     fn memory_charged(&mut self, attempt: AttemptId, device: u16, bytes: u64, at: Time) {
         assert!(self.current(attempt).is_some(), "{attempt} is not the attempt in force");
         let live = self.live_mut(attempt.task);
@@ -577,8 +578,8 @@ impl Cluster {
         accounts.recharged(user, &derived.pool, (&before, &after), paused, at, half_life(policy));
     }
 
-    /// A task that runs beside another stops to: what they had together goes into the accounts of both.
-    fn parts(&mut self, task: TaskId, at: Time) {
+    /// Ends co-location: the time both tasks ran together goes into their accounts.
+    fn end_colocation(&mut self, task: TaskId, at: Time) {
         let Some((other, since)) = self.shares_with(task) else { return };
         let Some(kind) = self.kind_given(task).map(str::to_ascii_lowercase) else { return };
         let time = at.since(since);
@@ -587,10 +588,11 @@ impl Cluster {
             let shared = self.live_mut(one).shared.entry(kind.clone()).or_default();
             *shared += SharedTime { time, lost };
         }
-        self.shares.parted(task, other, &kind, time);
+        self.shares.record_colocation(task, other, &kind, time);
     }
 
-    /// If a node has ended, tells its children, and whoever waits for the job; then the same for what that skipped.
+    /// If a node has ended, updates its dependents in the job and the jobs that depend on its job; then the same for
+    /// nodes skipped by that.
     fn settle(&mut self, node: NodeId, at: Time, fx: &mut Effects) {
         if !self.node_mut(node).is_done() {
             return;
@@ -607,7 +609,7 @@ impl Cluster {
                     self.wait_no_more(node.job, dep.job);
                 }
                 for waiter in self.derived.waiters.remove(&node.job).unwrap_or_default() {
-                    ended.extend(self.tell_waiter(node.job, waiter, at, fx));
+                    ended.extend(self.settle_dependent(node.job, waiter, at, fx));
                 }
             }
         }
@@ -640,8 +642,9 @@ impl Cluster {
         }
     }
 
-    /// Tells one job that another it waits for has ended (or, long ended, was forgotten); gives the nodes that skipped.
-    fn tell_waiter(&mut self, ended: JobId, waiter: JobId, at: Time, fx: &mut Effects) -> Vec<NodeId> {
+    /// Updates a job whose dependency, another job, has ended (or ended and was evicted); returns the nodes that
+    /// skipped.
+    fn settle_dependent(&mut self, ended: JobId, waiter: JobId, at: Time, fx: &mut Effects) -> Vec<NodeId> {
         let job = self.job(waiter).expect("who waits is known");
         let mut waits = job.waiting.iter().filter(|w| w.job == ended).peekable();
         if waits.peek().is_none() {

@@ -1,20 +1,20 @@
-//! Deliberate mistakes, to know that the fault simulator finds such. Only a build with the feature `bugs` has them, and
-//! nothing but the test of that simulator asks for one.
+//! Injected bugs, which the fault simulator must find. Only a build with the feature `bugs` has them, and only the
+//! test of that simulator asks for one.
 
 use super::Cluster;
 use crate::pool::Placement;
 
-/// A mistake made on purpose.
+/// Injected bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A report counts whichever attempt of its task it names.
+    /// A report counts whichever attempt of its task it names (no fencing).
     SkipTheFence,
-    /// What an ended attempt had is given back twice.
+    /// The resources of an ended attempt are released twice.
     FreeTwice,
 }
 
 impl Cluster {
-    /// The same cluster with a mistake in it.
+    /// Cluster with an injected bug.
     pub fn with_bug(self, bug: Bug) -> Cluster {
         Cluster { bug: Some(bug), ..self }
     }

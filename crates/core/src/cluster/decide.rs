@@ -1,5 +1,5 @@
-//! Turning commands into events. Every choice that later code must not make again (whether a task is tried once more,
-//! which number a job gets) is made here and written into the event.
+//! Decisions: turns commands into events. Every choice that must not be made again at replay (whether a task is
+//! retried, which number a job gets) is made here and written into the event.
 
 use super::Cluster;
 use super::job::{Job, Node, Phase, StartedTask};
@@ -19,23 +19,23 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How often a task may lose its machine before it is given up.
-const LOSSES_BORNE: u32 = 10;
+/// Times a task may be lost with its worker before it ends as lost.
+const MAX_LOSSES: u32 = 10;
 
-/// What a command makes happen: nearly always one thing.
+/// Events of one command: nearly always a single one.
 pub(crate) type EventKinds = SmallVec<[EventKind; 1]>;
 
 pub(crate) type Decision = Result<EventKinds, Rejection>;
 
 impl Cluster {
-    /// What a command makes happen, or why it is refused. Nothing changes until the events are applied.
+    /// Events of a command, or its rejection. Nothing changes until the events are applied.
     pub fn decide(&self, command: Command, now: Time) -> Result<SmallVec<[Event; 1]>, Rejection> {
-        let whats = self.decide_what(command, now)?;
-        Ok(whats.into_iter().map(|what| Event { at: now, what }).collect())
+        let kinds = self.decide_kinds(command, now)?;
+        Ok(kinds.into_iter().map(|what| Event { at: now, what }).collect())
     }
 
-    /// The same, for whoever says when.
-    pub(crate) fn decide_what(&self, command: Command, now: Time) -> Decision {
+    /// Events of a command without a time, for callers that stamp them.
+    pub(crate) fn decide_kinds(&self, command: Command, now: Time) -> Decision {
         match command {
             Command::Submit { user, env, spec } => self.submit(user, env, spec, now),
             Command::Cancel(target) => self.cancel(target, StopReason::Cancelled),
@@ -43,22 +43,22 @@ impl Cluster {
             Command::EndIdle(attempt, lasted) => Ok(self.end_idle(attempt, lasted)),
             Command::Hold(target) => self.hold(target),
             Command::Release(target) => self.release(target),
-            Command::SetPriority(job, priority) => match self.known(job)? {
-                Job { finished: Some(_), .. } => Err(already_done(job)),
+            Command::SetPriority(job, priority) => match self.require_job(job)? {
+                Job { finished: Some(_), .. } => Err(job_already_ended(job)),
                 _ => Ok(smallvec![EventKind::JobPriority { job, priority }]),
             },
             Command::Retry { target: TaskSelector::Job(job), failed_only } => self.retry(job, failed_only),
             Command::Retry { target, failed_only } => self.retry_tasks(target, failed_only),
             Command::Pause(target) => self.pause(target),
             Command::Resume(target) => self.resume(target),
-            Command::Several(commands) => Ok(self.several(commands, now)),
+            Command::Several(commands) => Ok(self.decide_in_order(commands, now)),
             Command::Drain { worker, drained } => match self.worker(worker) {
                 None => Err(Rejection::new(Code::NoSuchWorker, format!("there is no worker {worker}"))),
                 Some(w) if w.drained == drained => Ok(EventKinds::new()),
                 Some(_) => Ok(smallvec![EventKind::WorkerDrained { worker, drained }]),
             },
             Command::Adopt { user, spec, devices } => self.adopt(user, spec, &devices),
-            Command::Heard(job) => self.claimed(job).map(|_| EventKinds::new()),
+            Command::Heard(job) => self.require_claim(job).map(|_| EventKinds::new()),
             Command::Extend { job, by } => self.extend(job, by, now),
             Command::SetPolicy(policy) => Ok(smallvec![EventKind::PolicySet { policy }]),
             Command::SetLimits(limits) => Ok(match *self.limits() == limits {
@@ -76,20 +76,20 @@ impl Cluster {
             Command::Receive { worker, report } => {
                 let mut parts = Vec::new();
                 report.execute(worker, |part| parts.push(part));
-                Ok(self.several(parts, now))
+                Ok(self.decide_in_order(parts, now))
             }
             Command::Report { worker, attempts, devices } => Ok(self.report(worker, attempts, devices, now)),
             Command::MeasuredMemory { worker, used } => Ok(self.charge_used(worker, &used)),
-            Command::GiveUp(worker) => Ok(self.give_up(worker, now)),
-            Command::Forget(job) => match self.known(job)?.finished {
+            Command::GiveUp(worker) => Ok(self.lose_worker(worker, now)),
+            Command::Forget(job) => match self.require_job(job)?.finished {
                 Some(_) => Ok(smallvec![EventKind::JobForgotten { job }]),
                 None => Err(Rejection::new(Code::NotDone, format!("job {job} has not ended"))),
             },
         }
     }
 
-    /// The job that a submission with this key made already, as long as it is known; refuses the key if that was
-    /// something else.
+    /// Job that an earlier submission with this idempotency key made, while it is in memory. Rejects a key that was
+    /// used for a different submission.
     pub fn submitted_before(&self, user: &str, key: Option<&SubmitKey>) -> Result<Option<JobId>, Rejection> {
         let Some(key) = key else { return Ok(None) };
         let Some(&id) = self.derived.keys.get(&(user.to_owned(), key.name.clone())) else { return Ok(None) };
@@ -114,6 +114,7 @@ impl Cluster {
         self.feasible(&spec)?;
         self.within_limits(&user, env.as_ref(), &mut spec, now)?;
         let mut events = EventKinds::new();
+        // Equal environments are stored once: a sweep submits thousands of jobs with the same one.
         if let Some(vars) = env {
             let kept = self.derived.env_ids.get(&vars).copied();
             Arc::make_mut(&mut spec).env = Some(kept.unwrap_or_else(|| {
@@ -126,7 +127,7 @@ impl Cluster {
         Ok(events)
     }
 
-    /// The device was someone else's until now, and is the claim's from here on.
+    /// Grants a claim devices that its process uses already. They were foreign until now.
     fn adopt(&self, user: String, spec: JobSpec, devices: &[DeviceId]) -> Decision {
         let (Some(first), Some(task)) = (devices.first(), spec.tasks.first()) else {
             return Err(Rejection::new(Code::NoSuchDevice, "the process uses no device"));
@@ -136,7 +137,7 @@ impl Cluster {
             self.pool().worker(worker).is_none_or(|w| w.is_given(device.index)) || device.worker != worker
         };
         if let Some(device) = devices.iter().find(|d| taken(d)) {
-            let message = format!("device {} is given to others already", device.index);
+            let message = format!("device {} is already allocated", device.index);
             return Err(Rejection::new(Code::DeviceTaken, message));
         }
         let charges = devices.iter().map(|d| (d.index, Charge::Whole)).collect();
@@ -144,6 +145,7 @@ impl Cluster {
         let placement = Placement { worker, devices: charges, cpus, memory };
         let job = JobId(self.next_job);
         let attempt = TaskId { job, node: 0, index: 0 }.attempt(1);
+        // The device was reported as foreign because of this very process.
         let mut events: EventKinds = devices
             .iter()
             .map(|&device| EventKind::DeviceChanged { device, state: DeviceState::Usable })
@@ -154,33 +156,34 @@ impl Cluster {
     }
 
     fn extend(&self, id: JobId, by: Span, now: Time) -> Decision {
-        let job = self.claimed(id)?;
+        let job = self.require_claim(id)?;
         if job.finished.is_some() {
-            return Err(already_done(id));
+            return Err(job_already_ended(id));
         }
         let Some(until) = job.until else {
-            let message = format!("claim {id} was not granted for a time, so there is none to extend");
+            let message = format!("claim {id} has no end to extend: it was granted without a time limit");
             return Err(Rejection::new(Code::Claims, message));
         };
+        // An extension counts from now if the claim's time is up but its end is not applied yet.
         let until = until.max(now) + by;
         self.may_extend(job, until, now)?;
         Ok(smallvec![EventKind::ClaimExtended { job: id, until }])
     }
 
-    fn claimed(&self, id: JobId) -> Result<&Job, Rejection> {
-        let job = self.known(id)?;
+    fn require_claim(&self, id: JobId) -> Result<&Job, Rejection> {
+        let job = self.require_job(id)?;
         match job.spec.claim() {
             Some(_) => Ok(job),
             None => Err(Rejection::new(Code::Claims, format!("job {id} is not a claim"))),
         }
     }
 
-    /// Each command is decided on the state that the ones before it leave; one that is refused changes nothing. The engine
-    /// applies as it goes and has no need of a copy of the state.
-    fn several(&self, commands: Vec<Command>, now: Time) -> EventKinds {
+    /// Decides each command on the state that the commands before it leave; a rejected command changes nothing. Works
+    /// on a copy of the state; the engine applies as it goes and needs none.
+    fn decide_in_order(&self, commands: Vec<Command>, now: Time) -> EventKinds {
         let (mut next, mut events) = (self.clone(), EventKinds::new());
         for command in commands {
-            for what in next.decide_what(command, now).unwrap_or_default() {
+            for what in next.decide_kinds(command, now).unwrap_or_default() {
                 let event = Event { at: now, what };
                 next.apply(&event);
                 events.push(event.what);
@@ -189,18 +192,18 @@ impl Cluster {
         events
     }
 
-    /// Children come before their parents, so that none of them is skipped by a parent's end on the way.
+    /// Cancels tasks. Children come before their parents, so that no child is skipped by its parent's end on the way.
     fn cancel(&self, target: TaskSelector, why: StopReason) -> Decision {
-        let job = self.known(target.job())?;
+        let job = self.require_job(target.job())?;
         self.check_target(job, target)?;
         let mut events = EventKinds::new();
-        for (id, state, meant) in meant_of(job, target) {
-            let waiting = waiting_within(state, &meant);
+        for (id, state, selected) in selected_nodes(job, target) {
+            let waiting = waiting_tasks(state, &selected);
             if !waiting.is_empty() {
                 events.push(EventKind::Cancelled { node: id, tasks: waiting });
             }
-            for (i, live) in state.live_within(meant) {
-                // Being asked to end again is no news, unless the grace is taken back.
+            for (i, live) in state.live_within(selected) {
+                // A second stop request is a no-op, unless it takes the grace period back.
                 let asked = match live.phase {
                     Phase::Stopping { why: before, .. } => {
                         before == StopReason::Killed || before.gives_up() && why != StopReason::Killed
@@ -213,53 +216,53 @@ impl Cluster {
                 }
             }
         }
-        let over = job.finished.is_some() || is_over(job, target);
-        if events.is_empty() && over { Err(ended_already(job, target)) } else { Ok(events) }
+        let over = job.finished.is_some() || all_ended(job, target);
+        if events.is_empty() && over { Err(already_ended(job, target)) } else { Ok(events) }
     }
 
     fn hold(&self, target: TaskSelector) -> Decision {
-        let job = self.known(target.job())?;
+        let job = self.require_job(target.job())?;
         self.check_target(job, target)?;
         if let TaskSelector::Job(id) = target {
             return match job {
                 Job { held: true, .. } => {
-                    Err(Rejection::new(Code::AlreadyHeld, format!("job {id} is held already")))
+                    Err(Rejection::new(Code::AlreadyHeld, format!("job {id} is already held")))
                 }
-                Job { finished: Some(_), .. } => Err(already_done(id)),
+                Job { finished: Some(_), .. } => Err(job_already_ended(id)),
                 _ => Ok(smallvec![EventKind::JobHeld { job: id, held: true }]),
             };
         }
-        if is_over(job, target) {
-            return Err(ended_already(job, target));
+        if all_ended(job, target) {
+            return Err(already_ended(job, target));
         }
         let events = hold_tasks(job, target);
         if events.is_empty() {
-            let message = format!("{} is held already", named(job, target));
+            let message = format!("{} is already held", describe(job, target));
             return Err(Rejection::new(Code::AlreadyHeld, message));
         }
         Ok(events)
     }
 
-    /// What releases a job releases every task of it, also those that were held one by one.
+    /// Releasing a job releases all of its tasks, also those that were held one by one.
     fn release(&self, target: TaskSelector) -> Decision {
-        let job = self.known(target.job())?;
+        let job = self.require_job(target.job())?;
         self.check_target(job, target)?;
         let events = release_tasks(job, target);
         if !events.is_empty() {
             return Ok(events);
         }
-        // What is given back when a claim is released is its devices.
+        // Releasing a claim gives its devices back.
         if job.spec.claim().is_some() {
             return self.cancel(TaskSelector::Job(job.id), StopReason::Cancelled);
         }
-        let refused = Rejection::new(Code::NotHeld, format!("{} is not held", named(job, target)));
+        let refused = Rejection::new(Code::NotHeld, format!("{} is not held", describe(job, target)));
         Err(match job.held {
             true => refused.help(format!("all of job {} is held: `warpyard release {}`", job.id, job.id)),
             false => refused,
         })
     }
 
-    /// Nothing for an attempt that is over, or is asked to end already.
+    /// Stop request for an idle attempt; none if it has ended or is stopping already.
     fn end_idle(&self, attempt: AttemptId, lasted: Span) -> EventKinds {
         let TaskId { job, node, index } = attempt.task;
         let live = self.job(job).and_then(|job| job.nodes.get(node as usize)?.live.get(&index));
@@ -283,9 +286,9 @@ impl Cluster {
     }
 
     fn retry(&self, id: JobId, failed_only: bool) -> Decision {
-        let job = self.known(id)?;
+        let job = self.require_job(id)?;
         let Some(outcome) = job.outcome() else {
-            // What was put off is tried now: whoever asks has mended what made it fail.
+            // A task in backoff is tried now: whoever asks has repaired the cause.
             let due = self.retries_due(job, TaskSelector::Job(id));
             if !due.is_empty() {
                 return Ok(due);
@@ -297,7 +300,7 @@ impl Cluster {
             return Err(Rejection::new(Code::NothingToRetry, format!("nothing of job {id} failed")));
         }
         if job.spec.claim().is_some() {
-            return Err(Rejection::new(Code::Claims, format!("claim {id} is over; claim anew")));
+            return Err(Rejection::new(Code::Claims, format!("claim {id} has ended; make a new claim")));
         }
         let kept = |node: &Node| if failed_only { node.done.count(Outcome::Succeeded) } else { 0 };
         self.may_wait(&job.user, job.nodes.iter().map(|node| node.done.total() - kept(node)).sum())?;
@@ -308,47 +311,51 @@ impl Cluster {
         Ok(events)
     }
 
-    /// Tasks that were put off after failing, to be tried now.
+    /// Retry events for selected tasks that are in backoff.
     fn retries_due(&self, job: &Job, target: TaskSelector) -> EventKinds {
-        let nodes = meant_of(job, target);
-        let due = nodes.flat_map(|(id, state, meant)| {
-            let put_off = state.live_within(meant).filter(|(_, live)| live.not_before.is_some());
+        let nodes = selected_nodes(job, target);
+        let due = nodes.flat_map(|(id, state, selected)| {
+            let put_off = state.live_within(selected).filter(|(_, live)| live.not_before.is_some());
             put_off.map(move |(i, _)| EventKind::RetryDue { task: id.task(i) })
         });
         due.collect()
     }
 
-    /// Runs some tasks of a node again. What depends on the node must be over, or not have begun; what it depends on must
-    /// have ended the right way.
+    /// Runs some tasks of a node again. The node's dependents must have ended, or not have started; its dependencies
+    /// must have ended as required.
     fn retry_tasks(&self, target: TaskSelector, failed_only: bool) -> Decision {
-        let job = self.known(target.job())?;
+        let job = self.require_job(target.job())?;
         self.check_target(job, target)?;
         let Some(id) = target.node() else { return self.retry(target.job(), failed_only) };
         if job.spec.claim().is_some() {
-            return Err(Rejection::new(Code::Claims, format!("claim {} is over; claim anew", job.id)));
+            return Err(Rejection::new(
+                Code::Claims,
+                format!("claim {} has ended; make a new claim", job.id),
+            ));
         }
         let due = self.retries_due(job, target);
         if !due.is_empty() {
             return Ok(due);
         }
         let (node, spec) = (&job.nodes[id.node as usize], &job.spec.tasks[id.node as usize]);
-        let meant = target.positions(id, spec.len());
+        let selected = target.positions(id, spec.len());
         let mut tasks = Ranges::default();
+        // Skipped tasks are left out: they run again when the dependency that skipped them does.
         for outcome in Outcome::ALL {
             if outcome != Outcome::Skipped
                 && !(failed_only && outcome == Outcome::Succeeded)
                 && let Some(ended) = node.done.0.get(&outcome)
             {
-                tasks.insert_all(&ended.within(meant.clone()));
+                tasks.insert_all(&ended.within(selected.clone()));
             }
         }
-        let name = named(job, target);
+        let name = describe(job, target);
         if tasks.is_empty() {
             let skipped = node.done.0.get(&Outcome::Skipped);
-            return Err(match skipped.is_some_and(|skipped| !skipped.within(meant).is_empty()) {
+            return Err(match skipped.is_some_and(|skipped| !skipped.within(selected).is_empty()) {
                 true => Rejection::new(Code::NothingToRetry, format!("{name} was skipped and never ran"))
                     .help(format!("retry what it depends on, or the whole job: `warpyard retry {}`", job.id)),
-                false if is_over(job, target) => {
+                false if all_ended(job, target) => {
                     Rejection::new(Code::NothingToRetry, format!("nothing of {name} failed"))
                 }
                 false => Rejection::new(Code::NotDone, format!("{name} has not ended yet"))
@@ -358,22 +365,24 @@ impl Cluster {
         let unmet = spec.after.iter().find(|d| job.nodes[d.node as usize].satisfies(d.on) != Some(true));
         if let Some(dep) = unmet {
             let parent = &job.spec.tasks[dep.node as usize].name;
-            let message = format!("{name} depends on {parent}, which has not ended as it must");
+            let message = format!("{name} depends on {parent}, which has not ended as it should");
             return Err(Rejection::new(Code::DependsOnOthers, message).help(format!("retry {parent} first")));
         }
         let children = job.children.get(id.node as usize).into_iter().flatten();
+        // A dependent that has started would consume results that are about to be replaced.
         let begun = |n: &u32| {
             let child = &job.nodes[*n as usize];
             !child.is_done() && (!child.live.is_empty() || child.done.total() > 0)
         };
         if let Some(child) = children.map(|(n, _)| *n).find(begun) {
             let child = &job.spec.tasks[child as usize].name;
-            let message = format!("{child} depends on {name} and has begun");
+            let message = format!("{child} depends on {name} and has already started");
             return Err(Rejection::new(Code::DependsOnOthers, message)
                 .help(format!("wait for {child}, or cancel it first")));
         }
         self.may_wait(&job.user, tasks.len())?;
         let mut events = smallvec![EventKind::TasksRetried { node: id, tasks }];
+        // A finished job can only be held because of a lost task (`on_lost = hold`); asking for a retry settles that.
         if job.held && job.finished.is_some() {
             events.push(EventKind::JobHeld { job: job.id, held: false });
         }
@@ -381,14 +390,15 @@ impl Cluster {
     }
 
     fn pause(&self, target: TaskSelector) -> Decision {
-        let job = self.known(target.job())?;
+        let job = self.require_job(target.job())?;
         self.check_target(job, target)?;
         let id = job.id;
-        if job.finished.is_some() || is_over(job, target) {
-            return Err(ended_already(job, target));
+        if job.finished.is_some() || all_ended(job, target) {
+            return Err(already_ended(job, target));
         }
         if job.spec.claim().is_some() {
-            let message = format!("job {id} is a claim: what it is for is not ours to pause");
+            let message =
+                format!("job {id} is a claim: warpyard did not start its process and cannot pause it");
             return Err(Rejection::new(Code::Claims, message));
         }
         let mut events = match target {
@@ -396,7 +406,8 @@ impl Cluster {
             TaskSelector::Job(_) => smallvec![EventKind::JobHeld { job: id, held: true }],
             _ => hold_tasks(job, target),
         };
-        for (attempt, live, spec) in under_way(job, target) {
+        for (attempt, live, spec) in selected_attempts(job, target) {
+            // A requeue task saves and exits, which frees its devices; anything else that runs is frozen in place.
             match &live.phase {
                 Phase::Running(_) if spec.preempt == Preempt::Requeue => {
                     events.push(EventKind::StopAsked { attempt, why: StopReason::Requeued });
@@ -414,10 +425,10 @@ impl Cluster {
     }
 
     fn resume(&self, target: TaskSelector) -> Decision {
-        let job = self.known(target.job())?;
+        let job = self.require_job(target.job())?;
         self.check_target(job, target)?;
         let mut events = release_tasks(job, target);
-        for (attempt, live, _) in under_way(job, target) {
+        for (attempt, live, _) in selected_attempts(job, target) {
             match &live.phase {
                 Phase::Placed(a) | Phase::Running(a) | Phase::Paused(a)
                     if a.pause == Some(RequestedBy::User) =>
@@ -428,27 +439,28 @@ impl Cluster {
             }
         }
         if events.is_empty() {
-            let message = format!("{} is not paused", named(job, target));
+            let message = format!("{} is not paused", describe(job, target));
             return Err(Rejection::new(Code::NotHeld, message));
         }
         Ok(events)
     }
 
-    /// What is said again changes nothing; what someone said gives way to what was measured, not the other way.
+    /// Records speeds and costs that changed. A measured speed replaces a declared one, never the reverse.
     fn set_speeds(&self, mut speeds: Vec<Speed>, mut costs: BTreeMap<String, f64>) -> Decision {
         for speed in &speeds {
             if !(speed.steps_per_second.is_finite() && speed.steps_per_second >= 0.0) {
                 let Speed { profile, kind, steps_per_second, .. } = speed;
-                let message =
-                    format!("{steps_per_second} steps a second of '{profile}' on {kind} are no speed");
+                let message = format!(
+                    "{steps_per_second} steps per second for '{profile}' on {kind} is not a valid speed"
+                );
                 return Err(Rejection::new(Code::BadSpeed, message)
                     .at("throughputs")
-                    .help("a speed is 0 or more; 0 says that it cannot run there"));
+                    .help("a speed is 0 or more; 0 means that it cannot run there"));
             }
         }
         if let Some((kind, cost)) = costs.iter().find(|(_, cost)| !(cost.is_finite() && **cost > 0.0)) {
-            let message = format!("{cost} an hour of {kind} is no cost");
-            return Err(Rejection::new(Code::BadSpeed, message).at("costs").help("a cost is above 0"));
+            let message = format!("{cost} per hour of {kind} is not a valid cost");
+            return Err(Rejection::new(Code::BadSpeed, message).at("costs").help("a cost is greater than 0"));
         }
         let known = |new: &Speed| match &new.beside {
             None => self.shares.speed(&new.profile, new.gpus, &new.kind),
@@ -474,9 +486,11 @@ impl Cluster {
     }
 
     fn set_target(&self, found: Result<Allocation, SolveFailure>) -> EventKinds {
+        // The solver ran in the background: its result may be for a policy that is no longer in force.
         let asked_by = self.policy.to_string();
         match found {
             Ok(mut target) if target.policy == asked_by => {
+                // Jobs that ended meanwhile must not get a share, or their part of the target would be withheld from the others.
                 target.rows.retain(|row| self.job(row.task.job).is_some_and(|job| job.finished.is_none()));
                 smallvec![EventKind::TargetSet { target: Arc::new(target) }]
             }
@@ -489,6 +503,7 @@ impl Cluster {
         let known = self.worker_named(&info.name);
         let worker = known.unwrap_or(WorkerId(self.workers.len() as u32));
         if let Some(old) = known.and_then(|w| self.worker(w)) {
+            // Device indices are part of placements in the log, so a known device keeps its index and a missing one stays as gone.
             let mut devices = old.info.devices.clone();
             devices.iter_mut().for_each(|d| d.state = DeviceState::Gone);
             for new in std::mem::take(&mut info.devices) {
@@ -498,6 +513,7 @@ impl Cluster {
                 }
             }
             info.devices = devices;
+            // A worker that was offline has to be recorded as back even if its description is the same.
             if old.info == info && old.online {
                 return EventKinds::new();
             }
@@ -519,17 +535,18 @@ impl Cluster {
                 events.push(EventKind::DeviceChanged { device: DeviceId { worker, index: i as u16 }, state });
             }
         }
-        for (attempt, standing) in attempts {
+        for (attempt, status) in attempts {
             let live = self.current(attempt);
+            // Fencing: only the latest attempt counts, and only from the worker it was placed on.
             if let Some(live) = live.filter(|l| l.attempt().is_some_and(|a| a.placement.worker == worker)) {
-                self.stands(attempt, live, standing, now, &mut events);
+                self.record_status(attempt, live, status, now, &mut events);
             }
         }
         events
     }
 
-    /// Shared devices are charged the larger of requested and used memory. An attempt, or a device of its, that was not
-    /// measured keeps its charge: absence is not evidence.
+    /// Charges for shared devices that changed: the larger of requested and measured memory. An attempt or device
+    /// that was not measured keeps its charge: absence is not evidence.
     fn charge_used(&self, worker: WorkerId, used: &MemoryUse) -> EventKinds {
         let mut events = EventKinds::new();
         for (&attempt, used) in used {
@@ -550,16 +567,17 @@ impl Cluster {
         events
     }
 
-    fn stands(
+    fn record_status(
         &self,
         attempt: AttemptId,
         live: &StartedTask,
-        standing: AttemptStatus,
+        status: AttemptStatus,
         now: Time,
         events: &mut EventKinds,
     ) {
+        // A task that ended before its first report was seen running still started; one that never ran must not count as started.
         let began = !matches!(
-            &standing,
+            &status,
             AttemptStatus::Over(End {
                 how: EndReason::NotStarted(_) | EndReason::Declined(_) | EndReason::Lost(_),
                 ..
@@ -569,102 +587,103 @@ impl Cluster {
         if placed && began {
             events.push(EventKind::Started { attempt });
         }
-        match (standing, &live.phase) {
+        match (status, &live.phase) {
             (AttemptStatus::Running, Phase::Paused(_)) => events.push(EventKind::Resumed { attempt }),
             (AttemptStatus::Frozen, Phase::Placed(_) | Phase::Running(_)) => {
                 events.push(EventKind::Paused { attempt })
             }
-            (AttemptStatus::Over(end), _) => events.push(self.over(attempt, live, end, now)),
+            (AttemptStatus::Over(end), _) => events.push(self.attempt_ended(attempt, live, end, now)),
             _ => {}
         }
     }
 
-    fn over(&self, attempt: AttemptId, live: &StartedTask, end: End, now: Time) -> EventKind {
+    fn attempt_ended(&self, attempt: AttemptId, live: &StartedTask, end: End, now: Time) -> EventKind {
         let job = self.job(attempt.task.job).expect("a current attempt has a job");
-        let then = then(live, &job.spec.tasks[attempt.task.node as usize], &end.how, now);
+        let then = disposition(live, &job.spec.tasks[attempt.task.node as usize], &end.how, now);
         EventKind::Ended { attempt, end, then }
     }
 
-    fn give_up(&self, worker: WorkerId, now: Time) -> EventKinds {
+    fn lose_worker(&self, worker: WorkerId, now: Time) -> EventKinds {
         let Some(state) = self.worker(worker).filter(|w| w.online) else { return EventKinds::new() };
         let mut events = smallvec![EventKind::WorkerLost { worker }];
         for &task in state.tasks() {
             let job = self.job(task.job).expect("a worker's task has a job");
             let live = &job.nodes[task.node as usize].live[&task.index];
+            // With `hold`, the attempt stays assigned: it is taken back if the worker returns.
             if job.spec.tasks[task.node as usize].on_lost == OnLost::Rerun {
                 let ran = live.attempt().map_or(Span::ZERO, |a| match live.phase {
                     Phase::Running(_) => a.ran + now.since(a.since),
                     _ => a.ran,
                 });
                 let end = End {
-                    how: EndReason::Lost(format!("worker {} went silent", state.info.name)),
+                    how: EndReason::Lost(format!("worker {} stopped responding", state.info.name)),
                     usage: Usage { ran, ..Usage::default() },
                 };
-                events.push(self.over(task.attempt(live.attempts), live, end, now));
+                events.push(self.attempt_ended(task.attempt(live.attempts), live, end, now));
             }
         }
         events
     }
 
-    fn known(&self, job: JobId) -> Result<&Job, Rejection> {
+    fn require_job(&self, job: JobId) -> Result<&Job, Rejection> {
         self.job(job).ok_or_else(|| {
             Rejection::new(Code::NoSuchJob, format!("there is no job {job}"))
-                .help("`warpyard ps` lists the jobs there are, `warpyard history` those that ended")
+                .help("`warpyard ps` lists current jobs, `warpyard history` ended ones")
         })
     }
 }
 
-fn already_done(job: JobId) -> Rejection {
-    Rejection::new(Code::AlreadyDone, format!("job {job} has ended already"))
+fn job_already_ended(job: JobId) -> Rejection {
+    Rejection::new(Code::AlreadyDone, format!("job {job} has already ended"))
 }
 
-fn ended_already(job: &Job, target: TaskSelector) -> Rejection {
-    Rejection::new(Code::AlreadyDone, format!("{} has ended already", named(job, target)))
+fn already_ended(job: &Job, target: TaskSelector) -> Rejection {
+    Rejection::new(Code::AlreadyDone, format!("{} has already ended", describe(job, target)))
 }
 
-/// A target as people name it: `job 412`, `412.train`, `412.train[3]`, `412.train[3-5]`.
-fn named(job: &Job, target: TaskSelector) -> String {
+/// Selection as people write it: `job 412`, `412.train`, `412.train[3]`, `412.train[3-5]`.
+fn describe(job: &Job, target: TaskSelector) -> String {
     let Some((id, spec)) = target.node().and_then(|id| Some((id, job.node(id.node)?.1))) else {
         return format!("job {}", job.id);
     };
     let value = |at: u32| spec.array.as_ref().and_then(|array| array.value(at)).unwrap_or(at);
-    let meant = target.positions(id, spec.len());
+    let selected = target.positions(id, spec.len());
     let which = match target {
         TaskSelector::Task(task) if spec.array.is_some() => format!("[{}]", value(task.index)),
-        TaskSelector::Range { .. } if !meant.is_empty() => {
-            format!("[{}-{}]", value(meant.start), value(meant.end - 1))
+        TaskSelector::Range { .. } if !selected.is_empty() => {
+            format!("[{}-{}]", value(selected.start), value(selected.end - 1))
         }
         _ => String::new(),
     };
     format!("{}.{}{which}", job.id, spec.name)
 }
 
-fn is_over(job: &Job, target: TaskSelector) -> bool {
+fn all_ended(job: &Job, target: TaskSelector) -> bool {
     let Some(id) = target.node() else { return job.finished.is_some() };
     let node = &job.nodes[id.node as usize];
-    let meant = target.positions(id, job.spec.tasks[id.node as usize].len());
-    let ended: u64 = node.done.0.values().map(|ended| ended.within(meant.clone()).len()).sum();
-    ended == meant.len() as u64
+    let selected = target.positions(id, job.spec.tasks[id.node as usize].len());
+    let ended: u64 = node.done.0.values().map(|ended| ended.within(selected.clone()).len()).sum();
+    ended == selected.len() as u64
 }
 
-/// The nodes a target is about, each before those it depends on, with the positions meant.
-fn meant_of(job: &Job, target: TaskSelector) -> impl Iterator<Item = (NodeId, &Node, Range<u32>)> + '_ {
+/// Nodes of a selection, each before its dependencies, with the selected positions.
+fn selected_nodes(job: &Job, target: TaskSelector) -> impl Iterator<Item = (NodeId, &Node, Range<u32>)> + '_ {
     let nodes = match target.node() {
         None => children_first(&job.spec),
         Some(node) => vec![node.node],
     };
     nodes.into_iter().map(move |node| {
         let id = NodeId { job: job.id, node };
-        let meant = target.positions(id, job.spec.tasks[node as usize].len());
-        (id, &job.nodes[node as usize], meant)
+        let selected = target.positions(id, job.spec.tasks[node as usize].len());
+        (id, &job.nodes[node as usize], selected)
     })
 }
 
-/// The tasks in a range that are neither on a worker nor over.
-fn waiting_within(node: &Node, meant: &Range<u32>) -> Ranges {
-    let mut waiting = node.fresh.within(meant.clone());
-    waiting.insert_all(&node.held.within(meant.clone()));
-    for (i, live) in node.live_within(meant.clone()) {
+/// Selected tasks that are neither on a worker nor done.
+fn waiting_tasks(node: &Node, selected: &Range<u32>) -> Ranges {
+    let mut waiting = node.fresh.within(selected.clone());
+    waiting.insert_all(&node.held.within(selected.clone()));
+    for (i, live) in node.live_within(selected.clone()) {
         match live.attempt() {
             None => waiting.insert(i),
             Some(_) => waiting.remove(i),
@@ -673,11 +692,11 @@ fn waiting_within(node: &Node, meant: &Range<u32>) -> Ranges {
     waiting
 }
 
-/// Holds the tasks meant that are not over and not held: those that run are not tried again.
+/// Hold events for selected tasks that are neither done nor held: running ones are not tried again.
 fn hold_tasks(job: &Job, target: TaskSelector) -> EventKinds {
-    let nodes = meant_of(job, target).filter_map(|(node, state, meant)| {
-        let mut tasks = state.fresh.within(meant.clone());
-        for (i, _) in state.live_within(meant).filter(|(i, _)| !state.held.contains(*i)) {
+    let nodes = selected_nodes(job, target).filter_map(|(node, state, selected)| {
+        let mut tasks = state.fresh.within(selected.clone());
+        for (i, _) in state.live_within(selected).filter(|(i, _)| !state.held.contains(*i)) {
             tasks.insert(i);
         }
         (!tasks.is_empty()).then_some(EventKind::TasksHeld { node, tasks, held: true })
@@ -685,19 +704,18 @@ fn hold_tasks(job: &Job, target: TaskSelector) -> EventKinds {
     nodes.collect()
 }
 
-/// Releases the tasks meant that are held, and the job where all of it is meant.
+/// Release events for selected tasks that are held, and for the job if it is selected whole.
 fn release_tasks(job: &Job, target: TaskSelector) -> EventKinds {
     let whole = job.held && matches!(target, TaskSelector::Job(_));
-    let nodes = meant_of(job, target).filter_map(|(node, state, meant)| {
-        let tasks = state.held.within(meant);
+    let nodes = selected_nodes(job, target).filter_map(|(node, state, selected)| {
+        let tasks = state.held.within(selected);
         (!tasks.is_empty()).then_some(EventKind::TasksHeld { node, tasks, held: false })
     });
     whole.then_some(EventKind::JobHeld { job: job.id, held: false }).into_iter().chain(nodes).collect()
 }
 
-/// How long a task that failed so often waits before it is tried again: not at all after the first time, then a second,
-/// and twice as long each time up to five minutes. Something that fails at once would otherwise be started hundreds of
-/// times a second for as long as it has retries.
+/// Delay before a task is tried again after this many failures: none after the first, then one second, doubling up to
+/// five minutes. A task that fails at once would otherwise start hundreds of times a second while it has retries.
 fn backoff(failures: u32) -> Option<Span> {
     const FIRST: u64 = 1_000_000;
     const LONGEST: u64 = 300_000_000;
@@ -705,8 +723,8 @@ fn backoff(failures: u32) -> Option<Span> {
     Some(Span((FIRST << doubled.min(9)).min(LONGEST)))
 }
 
-/// What becomes of a task whose attempt ended this way.
-fn then(live: &StartedTask, spec: &TaskSpec, how: &EndReason, now: Time) -> Disposition {
+/// Disposition of a task whose attempt ended for this reason.
+fn disposition(live: &StartedTask, spec: &TaskSpec, how: &EndReason, now: Time) -> Disposition {
     let again_if = |allowed: bool, otherwise: Outcome| {
         if allowed { Disposition::Again } else { Disposition::Done(otherwise) }
     };
@@ -719,20 +737,23 @@ fn then(live: &StartedTask, spec: &TaskSpec, how: &EndReason, now: Time) -> Disp
         Phase::Stopping { why, .. } => Some(why),
         _ => None,
     };
+    // The order of the cases matters: a success counts even where a stop was requested, and a user's cancellation wins over any failure it provoked.
     match (how, asked) {
         (EndReason::Exited(0), _) => Disposition::Done(Outcome::Succeeded),
-        // Letting go is how a claim ends well; and what holds it cannot be run elsewhere.
+        // Being stopped is how a claim ends well; and the process that holds it cannot run elsewhere.
         (EndReason::Stopped, _) if spec.claim.is_some() => Disposition::Done(Outcome::Succeeded),
         (EndReason::Lost(_), _) if spec.claim.is_some() => Disposition::Done(Outcome::Lost),
         (_, Some(why)) if why.gives_up() => Disposition::Done(Outcome::Cancelled),
         (EndReason::Stopped, None) => Disposition::Done(Outcome::Cancelled),
+        // The worker could not take the attempt: not a failure of the task, so it uses up no retry.
         (EndReason::Declined(_), _) => Disposition::Again,
         (EndReason::Lost(_), _) if spec.on_lost == OnLost::Hold => Disposition::Hold,
-        (EndReason::Lost(_), _) => again_if(live.losses < LOSSES_BORNE, Outcome::Lost),
+        (EndReason::Lost(_), _) => again_if(live.losses < MAX_LOSSES, Outcome::Lost),
+        // Preempted: it saved and exited, however that looked, and runs again later.
         (_, Some(_)) => Disposition::Again,
-        // Another try would make as many.
+        // Another attempt would create as many processes.
         (EndReason::Crowded(_), None) => Disposition::Done(Outcome::Failed),
-        // Nobody was there, and another try would find nobody either.
+        // Nobody used the terminal, and another attempt would find nobody either.
         (EndReason::Idle(_), None) => Disposition::Done(Outcome::TimedOut),
         (EndReason::TimedOut, None) => retry_if(spec.retry_on_timeout && tries_left, Outcome::TimedOut),
         (
@@ -745,13 +766,13 @@ fn then(live: &StartedTask, spec: &TaskSpec, how: &EndReason, now: Time) -> Disp
     }
 }
 
-/// Every attempt of the tasks meant that is on a worker.
-fn under_way(
+/// Attempts of the selected tasks that are on a worker.
+fn selected_attempts(
     job: &Job,
     target: TaskSelector,
 ) -> impl Iterator<Item = (AttemptId, &StartedTask, &TaskSpec)> + '_ {
-    meant_of(job, target).flat_map(move |(id, node, meant)| {
-        let on_worker = node.live_within(meant).filter(|(_, live)| live.attempt().is_some());
+    selected_nodes(job, target).flat_map(move |(id, node, selected)| {
+        let on_worker = node.live_within(selected).filter(|(_, live)| live.attempt().is_some());
         on_worker.map(move |(i, live)| {
             (id.task(i).attempt(live.attempts), live, &job.spec.tasks[id.node as usize])
         })

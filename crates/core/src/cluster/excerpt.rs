@@ -1,13 +1,14 @@
-//! Partial copies of the state, for what must not hold up anyone else: forecasts, which look at the head of the queue, and
-//! state snapshots, which leave out what is derived. Either shares its jobs with the cluster it was taken from.
+//! Partial copies of the state, for readers that must not delay the engine: forecasts, which look at the head of the
+//! queue, and state snapshots, which leave derived state out. Both share their jobs with the cluster they were taken
+//! from.
 
 use super::{Cluster, DerivedState, Jobs};
 use crate::ids::JobId;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Cluster {
-    /// The cluster with no other jobs than those on workers, the given ones, and those that wait for one of them to end. Costs
-    /// what it contains, however long the queue is.
+    /// Cluster with only the jobs on workers, the given ones, and their dependents. Costs what it contains, however
+    /// long the queue is.
     pub fn excerpt(&self, jobs: impl IntoIterator<Item = JobId>) -> Cluster {
         let mut kept: BTreeSet<JobId> = self.view().on_workers().map(|task| task.job).chain(jobs).collect();
         let waiters = kept.iter().filter_map(|job| self.derived.waiters.get(job)).flatten();
@@ -24,13 +25,13 @@ impl Cluster {
         self.with(excerpt, envs).restored()
     }
 
-    /// What a state snapshot of the cluster contains: everything but what is derived from it. Costs little more than a pointer
-    /// for every few jobs.
+    /// Contents of a state snapshot: everything but derived state. Costs little more than a pointer for every few
+    /// jobs.
     pub fn saved(&self) -> Cluster {
         self.with(self.jobs.clone(), self.envs.clone())
     }
 
-    /// The same with other jobs and environments, and nothing derived.
+    /// Cluster with other jobs and environments, and no derived state.
     fn with(&self, jobs: Jobs, envs: BTreeMap<crate::ids::EnvId, super::StoredEnv>) -> Cluster {
         Cluster {
             seq: self.seq,

@@ -1,5 +1,5 @@
-//! Whether any worker could ever meet a need, asked once at submission, so that nothing waits for ever for a device
-//! that does not exist.
+//! Feasibility: whether any worker could ever meet a task's needs. Checked once at submission, so that no task waits
+//! for ever for a device that does not exist.
 
 use super::{Cluster, Worker};
 use crate::command::{Code, Rejection};
@@ -11,7 +11,7 @@ use crate::spec::{JobSpec, Needs};
 use std::collections::BTreeSet;
 
 impl Cluster {
-    /// Refuses a job no worker here could ever run. With no worker known yet, nothing can be said and all is taken.
+    /// Rejects a job that no worker could ever run. While no worker is known, every job is accepted.
     pub fn feasible(&self, job: &JobSpec) -> Result<(), Rejection> {
         if self.workers.is_empty() {
             return Ok(());
@@ -125,7 +125,7 @@ impl Cluster {
     }
 }
 
-/// Whether a worker, all idle, would have everything a task needs.
+/// Whether a worker, if idle, has everything a task needs.
 fn could_run(id: WorkerId, worker: &Worker, needs: &Needs) -> bool {
     let WorkerInfo { devices, cpus, memory, .. } = &worker.info;
     let suits = |(i, info): &(usize, &DeviceInfo)| {
@@ -138,7 +138,7 @@ fn could_run(id: WorkerId, worker: &Worker, needs: &Needs) -> bool {
         && devices.iter().enumerate().filter(suits).take(wanted).count() == wanted
 }
 
-/// A size the way people write it.
+/// Size in the form people write it.
 pub(crate) fn bytes(n: u64) -> String {
     let units = [("TiB", 1u64 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|&(_, size)| n >= size) {

@@ -1,5 +1,5 @@
-//! A job in memory: its nodes, and how far each of their tasks has come. Tasks that never started and tasks that are
-//! over are kept as ranges; only those in between have an entry of their own.
+//! A job in memory: its nodes and the progress of their tasks. Tasks that never started and tasks that have ended are
+//! kept as ranges; only those in between have an entry of their own.
 
 use crate::event::{Outcome, RequestedBy, StopReason};
 use crate::ids::{JobId, NodeId, TaskId};
@@ -14,85 +14,86 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A job and how far it has come.
+/// Job and its progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// Its number.
+    /// Job id.
     pub id: JobId,
-    /// Who submitted it.
+    /// Submitting user.
     pub user: String,
-    /// When.
+    /// Time of submission.
     pub submitted: Time,
-    /// What it asks for.
+    /// Specification.
     pub spec: Arc<JobSpec>,
-    /// As submitted, or as changed since.
+    /// Priority, as submitted or as changed since.
     pub priority: i64,
-    /// Whether it starts nothing new.
+    /// Whether it is held (starts nothing new).
     pub held: bool,
-    /// Jobs it still waits for.
+    /// Jobs it still depends on.
     pub waiting: Vec<AfterJob>,
-    /// Its nodes, as in the specification.
+    /// Nodes, as in the specification.
     pub nodes: SmallVec<[Node; 1]>,
-    /// When its last task ended.
+    /// End of its last task.
     pub finished: Option<Time>,
-    /// Until when a claim lasts, once it was granted.
+    /// End of a granted claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Time>,
-    /// Which nodes wait for each node; empty where none does.
+    /// Dependents of each node; empty if no node has any.
     #[serde(skip)]
     pub(super) children: Vec<Vec<(u32, DependencyCondition)>>,
-    /// How many nodes have not ended.
+    /// Number of nodes that have not ended.
     #[serde(skip)]
     pub(super) open: u32,
 }
 
-/// One node of a job.
+/// Node of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// How many of its dependencies have not ended the right way yet.
+    /// Number of dependencies that have not ended as required.
     pub unmet: u32,
-    /// When the last of them did.
+    /// Time at which the last of them did.
     pub ready_since: Time,
-    /// Tasks that never started and may.
+    /// Tasks that never started and are not held.
     pub fresh: Ranges,
-    /// Tasks that are held one by one. Those that never started are here and not in `fresh`, so that both stay ranges.
+    /// Tasks that are held one by one. Held tasks that never started are here and not in `fresh`, so that both stay
+    /// ranges.
     #[serde(default, skip_serializing_if = "Ranges::is_empty")]
     pub held: Ranges,
-    /// Tasks that started at least once and are not over.
+    /// Tasks that started at least once and have not ended.
     pub live: SmallMap<u32, Box<StartedTask>>,
-    /// Tasks that are over.
+    /// Tasks that have ended.
     pub done: Outcomes,
-    /// What ended the wrong way, for a node that was skipped.
+    /// Dependency that ended the wrong way, for a skipped node.
     pub skipped_by: Option<Cause>,
-    /// The highest attempt number used.
+    /// Highest attempt number used.
     pub top: u32,
-    /// The attempt number after which tasks in `fresh` begin to count: above 0 once the node was retried.
+    /// Attempt number that tasks in `fresh` count from: above 0 once the node was retried.
     pub base: u32,
-    /// How many tasks are on a worker.
+    /// Number of tasks on a worker.
     #[serde(skip)]
     pub(super) active: u32,
-    /// Tasks in `live` that may be tried again now: neither held nor put off.
+    /// Tasks in `live` that are ready: neither held nor in backoff.
     #[serde(skip)]
     pub(super) again: BTreeSet<u32>,
 }
 
-/// Positions by outcome.
+/// Positions of ended tasks by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Outcomes(pub SmallMap<Outcome, Ranges>);
 
 impl Outcomes {
-    /// How many ended so.
+    /// Number of tasks with this outcome.
     pub fn count(&self, outcome: Outcome) -> u64 {
         self.0.get(&outcome).map_or(0, Ranges::len)
     }
 
-    /// How many ended.
+    /// Number of ended tasks.
     pub fn total(&self) -> u64 {
         self.0.values().map(Ranges::len).sum()
     }
 
-    /// How one ended.
+    /// Outcome of the task at a position.
     pub fn of(&self, index: u32) -> Option<Outcome> {
         self.0.iter().find(|(_, at)| at.contains(index)).map(|(o, _)| *o)
     }
@@ -101,7 +102,7 @@ impl Outcomes {
         self.0.or_default(outcome).insert_range(range);
     }
 
-    /// Takes positions out, however they ended.
+    /// Removes positions, whatever their outcome.
     pub(super) fn take(&mut self, range: &Range<u32>) {
         for outcome in Outcome::ALL {
             let Some(ended) = self.0.get_mut(&outcome) else { continue };
@@ -113,7 +114,7 @@ impl Outcomes {
     }
 }
 
-/// What ended the wrong way.
+/// Cause of a skip: a dependency that ended the wrong way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -123,42 +124,42 @@ pub enum Cause {
     Job(JobId),
 }
 
-/// A task that started at least once and is not over.
+/// Task that started at least once and has not ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StartedTask {
-    /// The number of its latest attempt.
+    /// Number of its latest attempt.
     pub attempts: u32,
-    /// How many attempts failed.
+    /// Number of failed attempts.
     pub failures: u32,
-    /// How many attempts were lost.
+    /// Number of lost attempts.
     pub losses: u32,
-    /// Running time of all earlier attempts.
+    /// Running time of earlier attempts.
     pub ran: Span,
-    /// Running time of those that saved what they had done, because they were asked to give way.
+    /// Running time of earlier attempts that saved their work when they were preempted.
     #[serde(default, skip_serializing_if = "Span::is_zero")]
     pub saved: Span,
-    /// How long earlier attempts had devices, by type in small letters.
+    /// Time earlier attempts had devices, by type in lower case.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub had: BTreeMap<String, Span>,
-    /// How long of all that it shared them with another, by type in small letters, up to when they last parted.
+    /// Time devices were shared with another task, by type in lower case, up to the last separation.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shared: BTreeMap<String, SharedTime>,
-    /// Steps it said to have done.
+    /// Steps it has reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// Before when it is not tried again, because it failed several times.
+    /// End of its backoff after repeated failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Time>,
-    /// Where it stands.
+    /// Phase of its life.
     pub phase: Phase,
 }
 
-/// Time in which a task shared its devices with another.
+/// Time a task shared its devices with another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SharedTime {
-    /// How long.
+    /// Length of the time.
     pub time: Span,
-    /// How much of that it would have saved alone, as far as its speeds were known.
+    /// Part of it lost to interference, as far as speeds were known.
     pub lost: Span,
 }
 
@@ -169,48 +170,48 @@ impl std::ops::AddAssign for SharedTime {
     }
 }
 
-/// Where a task stands between its first start and its end.
+/// Phase of a task between its first start and its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// Waits to be tried again.
+    /// Waits for another attempt.
     Ready {
-        /// Since when.
+        /// Start of the wait.
         since: Time,
     },
-    /// Was given a place; its process is not known to run yet.
+    /// Was placed; its process is not reported running yet.
     Placed(Attempt),
-    /// Runs.
+    /// Is running.
     Running(Attempt),
-    /// Stands still.
+    /// Is paused.
     Paused(Attempt),
-    /// Was asked to end.
+    /// Was asked to stop.
     Stopping {
         /// The attempt.
         attempt: Attempt,
-        /// Why.
+        /// Reason for stopping it.
         why: StopReason,
-        /// Whether it stood still when it was asked.
+        /// Whether it was paused when it was asked.
         paused: bool,
     },
 }
 
-/// An attempt that is not over.
+/// Attempt that has not ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Where it runs.
+    /// Its placement.
     pub placement: Placement,
-    /// When it was placed.
+    /// Time of its placement.
     pub placed: Time,
-    /// When its process began.
+    /// Start of its process.
     pub started: Option<Time>,
     /// Running time up to `since`.
     pub ran: Span,
-    /// When it last began to run or to stand still.
+    /// Time it last started running or pausing.
     pub since: Time,
-    /// Who wants it to stand still, if anyone does.
+    /// Requester of a pause, if one is requested or in effect.
     pub pause: Option<RequestedBy>,
-    /// At which moment of its work.
+    /// Boundary of its work at which it pauses.
     #[serde(default, skip_serializing_if = "Boundary::is_any")]
     pub pause_at: Boundary,
 }
@@ -222,13 +223,13 @@ impl Attempt {
 }
 
 impl StartedTask {
-    /// A task about to be tried for the first time.
+    /// Task about to start for the first time.
     pub(super) fn new(attempts: u32, phase: Phase) -> StartedTask {
         let (ran, saved, had, shared, steps, not_before) = Default::default();
         StartedTask { attempts, failures: 0, losses: 0, ran, saved, had, shared, steps, not_before, phase }
     }
 
-    /// The attempt that is on a worker, if one is.
+    /// Attempt on a worker, if there is one.
     pub fn attempt(&self) -> Option<&Attempt> {
         match &self.phase {
             Phase::Ready { .. } => None,
@@ -247,8 +248,7 @@ impl StartedTask {
         }
     }
 
-    /// Whether its process stands still and is to stay so: one that is to go on needs its place among the tasks of its
-    /// devices from then on.
+    /// Whether its process is paused and stays so: an attempt that was asked to resume needs its slot from then on.
     pub fn is_paused(&self) -> bool {
         match &self.phase {
             Phase::Paused(a) => a.pause.is_some(),
@@ -257,18 +257,18 @@ impl StartedTask {
         }
     }
 
-    /// Whether it has been asked for something that has yet to happen to it, or stands still.
+    /// Whether it is paused, or was asked for a change that has yet to happen.
     pub(super) fn is_unsettled(&self) -> bool {
         matches!(self.phase, Phase::Stopping { .. }) || self.attempt().is_some_and(|a| a.pause.is_some())
     }
 
-    /// When its attempt is expected to end, unless it stands still.
+    /// Expected end of its attempt, unless it is paused.
     pub(super) fn foreseen_end(&self, spec: &TaskSpec) -> Option<Time> {
         let left = spec.expected().unwrap_or(Span::UNKNOWN) - self.saved;
         self.attempt().filter(|_| !self.is_paused()).map(|a| a.since + (left - a.ran))
     }
 
-    /// Since when its process has been running without a break, if it runs.
+    /// Time since which its process has been running without a pause, if it runs.
     pub(super) fn running_since(&self) -> Option<Time> {
         match &self.phase {
             Phase::Running(a) | Phase::Stopping { attempt: a, paused: false, .. } => {
@@ -278,7 +278,7 @@ impl StartedTask {
         }
     }
 
-    /// Running time of the attempt up to now.
+    /// Running time of the current attempt.
     pub fn running_time(&self, now: Time) -> Span {
         match &self.phase {
             Phase::Running(a) | Phase::Stopping { attempt: a, paused: false, .. } if a.started.is_some() => {
@@ -306,17 +306,17 @@ impl Node {
         }
     }
 
-    /// Whether all its tasks are over.
+    /// Whether all its tasks have ended.
     pub fn is_done(&self) -> bool {
         self.fresh.is_empty() && self.live.is_empty() && self.held.is_empty()
     }
 
-    /// How many tasks are neither over nor on a worker.
+    /// Number of tasks that have not ended and are on no worker.
     pub fn waiting(&self) -> u64 {
         self.fresh.len() + self.held_fresh().len() + self.live.len() as u64 - u64::from(self.active)
     }
 
-    /// Tasks that never started and are held.
+    /// Held tasks that never started.
     pub fn held_fresh(&self) -> Ranges {
         let mut held = self.held.clone();
         for &i in self.live.keys().filter(|_| !self.held.is_empty()) {
@@ -325,19 +325,19 @@ impl Node {
         held
     }
 
-    /// The first task that is not over: one that never started, then one that did.
+    /// First task that has not ended: one that never started, or else one that did.
     pub fn first_open(&self) -> Option<u32> {
         self.fresh.first().or_else(|| self.live.keys().next().copied()).or_else(|| self.held.first())
     }
 
-    /// The entries of tasks in a range that began and are not over.
+    /// Entries of started tasks in a range.
     pub(super) fn live_within(&self, range: Range<u32>) -> impl Iterator<Item = (u32, &StartedTask)> + '_ {
         let one = (range.len() == 1).then(|| self.live.get(&range.start).map(|live| (range.start, &**live)));
         let many = one.is_none().then(|| self.live.iter().filter(move |(i, _)| range.contains(i)));
         one.flatten().into_iter().chain(many.into_iter().flatten().map(|(&i, live)| (i, &**live)))
     }
 
-    /// Notes that a task that began and is on no worker may be tried again, unless it is held or put off.
+    /// Marks a started task on no worker as ready, unless it is held or in backoff.
     pub(super) fn may_try_again(&mut self, index: u32) {
         let waits = |live: &StartedTask| live.attempt().is_none() && live.not_before.is_none();
         if !self.held.contains(index) && self.live.get(&index).is_some_and(|live| waits(live)) {
@@ -345,12 +345,12 @@ impl Node {
         }
     }
 
-    /// How many tasks are on a worker.
+    /// Number of tasks on a worker.
     pub fn active(&self) -> u32 {
         self.active
     }
 
-    /// Whether it ended the way a dependency asks; `None` while it has not ended.
+    /// Whether it ended as a dependency requires; `None` while it has not ended.
     pub fn satisfies(&self, on: DependencyCondition) -> Option<bool> {
         self.is_done().then(|| {
             let ok = self.done.total() == self.done.count(Outcome::Succeeded);
@@ -385,7 +385,7 @@ impl Job {
         job
     }
 
-    /// Rebuilds what is derived from the rest.
+    /// Rebuilds the derived fields.
     pub(super) fn link(&mut self) {
         for node in &mut self.nodes {
             node.active = node.live.values().filter(|live| live.attempt().is_some()).count() as u32;
@@ -406,7 +406,7 @@ impl Job {
         }
     }
 
-    /// How it ended as a whole; `None` while it has not.
+    /// Outcome of the job as a whole; `None` while it has not ended.
     pub fn outcome(&self) -> Option<Outcome> {
         self.finished?;
         let count = |o| self.nodes.iter().map(|n| n.done.count(o)).sum::<u64>();
@@ -420,7 +420,7 @@ impl Job {
         )
     }
 
-    /// Whether it ended the way a dependency asks; `None` while it has not ended.
+    /// Whether it ended as a dependency requires; `None` while it has not ended.
     pub fn satisfies(&self, on: DependencyCondition) -> Option<bool> {
         let outcome = self.outcome()?;
         Some(match on {
@@ -430,13 +430,12 @@ impl Job {
         })
     }
 
-    /// A node and its specification.
+    /// Node and its specification.
     pub fn node(&self, node: u32) -> Option<(&Node, &TaskSpec)> {
         Some((self.nodes.get(node as usize)?, &self.spec.tasks[node as usize]))
     }
 
-    /// The node's tasks that could start now, were there room: those to be tried again one by one, then the rest
-    /// together.
+    /// Ready tasks of a node: those to retry one by one, then the fresh ones together.
     pub(super) fn ready(&self, node: u32) -> impl Iterator<Item = ReadyTask<'_>> + '_ {
         let (state, spec) = self.node(node).expect("the node is one of the job's");
         let room = self.room(node);
@@ -467,8 +466,8 @@ impl Job {
         again.chain(fresh).filter(move |_| room > 0)
     }
 
-    /// A task that is on a worker, ranked as those that wait are: as it would be if it waited from now on, having saved
-    /// what it did.
+    /// Task on a worker in the form of a ready one, so that orders can rank it: as if it waited from now on, with its
+    /// work saved.
     pub(super) fn under_way(&self, task: TaskId, now: Time) -> Option<PlacedTask<'_>> {
         let (node, spec) = self.node(task.node)?;
         let live = node.live.get(&task.index)?;
@@ -488,13 +487,13 @@ impl Job {
         Some(PlacedTask { as_ready, attempt, phase: &live.phase })
     }
 
-    /// Whether any of the node's tasks could start now, were there room.
+    /// Whether any task of the node is ready.
     pub(super) fn has_ready(&self, node: u32) -> bool {
         let state = &self.nodes[node as usize];
         !(state.again.is_empty() && state.fresh.is_empty()) && self.room(node) > 0
     }
 
-    /// How many more of a node's tasks may be on workers; none while it waits for something else than room there.
+    /// How many more tasks of a node may be on workers; 0 while the node is blocked.
     fn room(&self, node: u32) -> u32 {
         let (state, spec) = self.node(node).expect("the node is one of the job's");
         let open = !self.held && self.waiting.is_empty() && state.unmet == 0;
@@ -502,47 +501,47 @@ impl Job {
     }
 }
 
-/// A task that is on a worker.
+/// Task that is on a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacedTask<'a> {
-    /// As those that wait are seen.
+    /// The task as if it were ready.
     pub as_ready: ReadyTask<'a>,
     /// Its attempt.
     pub attempt: &'a Attempt,
-    /// Where it stands.
+    /// Its phase.
     pub phase: &'a Phase,
 }
 
-/// Tasks that wait only for room: one that was tried before, or all those of a node that never started.
+/// Ready tasks: one to retry, or all tasks of a node that never started.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadyTask<'a> {
-    /// The (first) task.
+    /// First of the tasks.
     pub task: TaskId,
-    /// How many there are like it.
+    /// Number of tasks.
     pub count: u32,
-    /// How many more of the node may be on workers at once.
+    /// How many more tasks of the node may be on workers at once.
     pub room: u32,
-    /// Since when it waits.
+    /// Start of the wait.
     pub since: Time,
-    /// The number of its latest attempt.
+    /// Number of its latest attempt.
     pub attempts: u32,
     /// Running time of earlier attempts.
     pub ran: Span,
-    /// Running time of those of them that saved what they had done.
+    /// Running time of earlier attempts that saved their work.
     pub saved: Span,
-    /// Its job.
+    /// The job.
     pub job: &'a Job,
-    /// What it asks for.
+    /// Specification of the node.
     pub spec: &'a TaskSpec,
 }
 
 impl ReadyTask<'_> {
-    /// How long it is taken to run from here on; a year in all where nobody said.
+    /// Expected remaining run time; a year in all if nothing is known.
     pub fn expected(&self) -> Span {
         self.spec.expected().unwrap_or(Span::UNKNOWN) - self.saved
     }
 
-    /// How long it may run at most; a year where nobody said.
+    /// Maximum run time; a year if none is set.
     pub fn timeout(&self) -> Span {
         self.spec.timeout.unwrap_or(Span::UNKNOWN)
     }

@@ -1,7 +1,7 @@
-//! All jobs in memory, found by number in constant time: numbers are dense, and the oldest leave first.
+//! Jobs in memory, found by id in constant time: ids are dense, and the oldest jobs are evicted first.
 //!
-//! Jobs are shared between copies, chunk by chunk, and copied when one of the copies changes them: a copy of a million jobs
-//! costs one pointer for every [`CHUNK`] of them.
+//! Copies share jobs chunk by chunk and copy a chunk on write: a copy of a million jobs costs one pointer for every
+//! [`CHUNK`] of them.
 
 use super::job::Job;
 use crate::ids::JobId;
@@ -10,20 +10,20 @@ use serde::ser::{Serialize, Serializer};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many consecutive numbers share a chunk.
+/// Number of consecutive ids in a chunk.
 const CHUNK: usize = 64;
 
 /// Jobs in order of submission.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Jobs {
-    /// The number of the first chunk: that of its first job, divided by [`CHUNK`].
+    /// Number of the first chunk: the id of its first job, divided by [`CHUNK`].
     base: u64,
-    /// Neither the first nor the last is empty.
+    /// Chunks; neither the first nor the last is empty.
     chunks: VecDeque<Option<Arc<Chunk>>>,
     len: usize,
 }
 
-/// Jobs whose numbers differ in the last digits only.
+/// Jobs whose ids differ in the last digits only.
 #[derive(Clone, Debug, PartialEq)]
 struct Chunk {
     jobs: [Option<Arc<Job>>; CHUNK],
@@ -38,12 +38,12 @@ impl Chunk {
 }
 
 impl Jobs {
-    /// The job of that number.
+    /// Job with this id.
     pub fn get(&self, id: JobId) -> Option<&Job> {
         self.shared(id).map(|job| &**job)
     }
 
-    /// The same, to be shared with another cluster.
+    /// Shared pointer to a job, for another cluster.
     pub(super) fn shared(&self, id: JobId) -> Option<&Arc<Job>> {
         let (chunk, at) = self.place(id)?;
         self.chunks.get(chunk)?.as_ref()?.jobs[at].as_ref()
@@ -60,26 +60,26 @@ impl Jobs {
         self.chunks.iter().flatten().flat_map(|chunk| chunk.iter())
     }
 
-    /// Jobs with numbers above this one, oldest first.
+    /// Jobs with ids above this one, oldest first.
     pub fn after(&self, id: JobId) -> impl Iterator<Item = &Job> + '_ {
         let from = (id.0 / CHUNK as u64).saturating_sub(self.base).min(self.chunks.len() as u64) as usize;
         let jobs = self.chunks.range(from..).flatten().flat_map(|chunk| chunk.iter());
         jobs.skip_while(move |job| job.id <= id)
     }
 
-    /// Jobs with numbers below this one, newest first.
+    /// Jobs with ids below this one, newest first.
     pub fn before(&self, id: JobId) -> impl Iterator<Item = &Job> + '_ {
         let end = (id.0 / CHUNK as u64 + 1).saturating_sub(self.base).min(self.chunks.len() as u64) as usize;
         let jobs = self.chunks.range(..end).flatten().flat_map(|chunk| chunk.iter());
         jobs.rev().skip_while(move |job| job.id >= id)
     }
 
-    /// How many there are.
+    /// Number of jobs.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no jobs.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -120,7 +120,7 @@ impl Jobs {
         Some(job)
     }
 
-    /// Which chunk a job is in, and where in it.
+    /// Chunk of a job, and its index there.
     fn place(&self, id: JobId) -> Option<(usize, usize)> {
         let chunk = (id.0 / CHUNK as u64).checked_sub(self.base)?;
         Some((chunk as usize, (id.0 % CHUNK as u64) as usize))

@@ -1,7 +1,7 @@
-//! The state, all of it, and the one thing that changes it.
+//! Cluster: the whole state, and the only mutator of it.
 //!
-//! [`Cluster::decide`] turns a command into events or refuses, [`Cluster::admit`] turns a plan into events after
-//! checking it, [`Cluster::apply`] makes an event so. The first two only look.
+//! [`Cluster::decide`] turns a command into events or rejects it, [`Cluster::admit`] turns a validated plan into
+//! events, [`Cluster::apply`] applies an event. The first two only read.
 
 mod accounts;
 mod admit;
@@ -38,10 +38,10 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Everything warpyard knows.
+/// Cluster: the state of everything warpyard knows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cluster {
-    /// How many events made it what it is.
+    /// Number of events applied.
     seq: u64,
     next_job: u64,
     next_env: u64,
@@ -51,16 +51,16 @@ pub struct Cluster {
     policy: PolicyChoice,
     #[serde(default)]
     accounts: accounts::Accounts,
-    /// Speeds, and the target in force.
+    /// Known speeds, and the target allocation in force.
     #[serde(default)]
     shares: Shares,
-    /// The limits in force, and what they are held against.
+    /// Limits in force, and what counts against them.
     #[serde(default)]
     quotas: quotas::Quotas,
-    /// Everything below follows from what is above.
+    /// Derived state: indexes and sums over the fields above, rebuilt by [`Cluster::restored`].
     #[serde(skip)]
     derived: DerivedState,
-    /// The mistake made on purpose, in a build that has such.
+    /// Injected bug, for the test of the fault simulator.
     #[cfg(feature = "bugs")]
     #[serde(skip)]
     bug: Option<Bug>,
@@ -69,36 +69,36 @@ pub struct Cluster {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct DerivedState {
     pool: Pool,
-    /// Nodes with a task that could start, were there room.
+    /// Nodes with a ready task.
     ready: SmallMap<NodeId, ()>,
-    /// When attempts on workers are expected to end; those that stand still are not among them.
+    /// Expected ends of attempts on workers; paused ones have none.
     ends: BTreeSet<(Time, TaskId)>,
-    /// Attempts that stand still, or were asked for something that has yet to happen to them.
+    /// Tasks that are paused, or were asked for a change that has yet to happen.
     unsettled: BTreeSet<TaskId>,
-    /// Attempts of tasks that allow to be made to give way.
+    /// Tasks on workers that allow preemption.
     preemptible: BTreeSet<TaskId>,
-    /// Who waits for each job.
+    /// Dependents of each job.
     waiters: BTreeMap<JobId, BTreeSet<JobId>>,
-    /// Tasks whose next try was put off, and until when.
+    /// Tasks in backoff, and the end of it.
     retries: BTreeSet<(Time, TaskId)>,
-    /// When claims end that were granted for a time.
+    /// Ends of claims that were granted for a limited time.
     lapses: BTreeSet<(Time, JobId)>,
-    /// How many attempts are on workers.
+    /// Number of attempts on workers.
     active: usize,
-    /// Kept environments by content.
+    /// Stored environments by content.
     env_ids: BTreeMap<Arc<Env>, EnvId>,
-    /// Jobs by user and the name of the key they were submitted with.
+    /// Jobs by user and idempotency key.
     keys: BTreeMap<(String, String), JobId>,
 }
 
-/// A worker and what is on it.
+/// Worker and the attempts on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Worker {
-    /// What it says of itself.
+    /// Description, as the worker gave it.
     pub info: WorkerInfo,
-    /// Whether its lease holds.
+    /// Whether its lease is valid.
     pub online: bool,
-    /// Whether it starts nothing new.
+    /// Whether it is drained (starts nothing new).
     pub drained: bool,
     /// Tasks with an attempt on it.
     #[serde(skip)]
@@ -118,41 +118,41 @@ struct StoredEnv {
     jobs: u32,
 }
 
-/// What else changed when an event was applied, for caches to follow.
+/// Effects of an event beyond the event itself, for caches to follow.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
-    /// Nodes whose ready tasks may be others now.
+    /// Nodes whose ready tasks may have changed.
     pub nodes: SmallVec<[NodeId; 2]>,
     /// Jobs whose last task ended.
     pub finished: SmallVec<[JobId; 1]>,
-    /// Whether another policy (or other parameters) is in force.
+    /// Whether the policy or its parameters changed.
     pub policy: bool,
 }
 
-/// Where a task stands.
+/// State of a task.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TaskState<'a> {
-    /// Waits for other tasks, other jobs, or a release by hand.
+    /// Waits for other tasks, other jobs, a release, or the end of its backoff.
     Blocked,
-    /// Waits for room only.
+    /// Waits for resources only.
     Ready {
-        /// Since when.
+        /// Start of the wait.
         since: Time,
     },
-    /// Was given a place.
+    /// Was placed on a worker.
     Placed(&'a Attempt),
-    /// Runs.
+    /// Is running.
     Running(&'a Attempt),
-    /// Stands still.
+    /// Is paused.
     Paused(&'a Attempt),
-    /// Was asked to end.
+    /// Was asked to stop.
     Stopping(&'a Attempt, StopReason),
-    /// Is over.
+    /// Has ended.
     Done(Outcome),
 }
 
 impl TaskState<'_> {
-    /// The word used in JSON and tables.
+    /// Name used in JSON and tables.
     pub fn word(self) -> &'static str {
         match self {
             TaskState::Blocked => "blocked",
@@ -166,42 +166,43 @@ impl TaskState<'_> {
     }
 }
 
-/// What a worker should have on it.
+/// Desired state of an attempt on a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Desired {
     /// The attempt.
     pub attempt: AttemptId,
-    /// Whether its process was seen running: if the worker knows nothing of it then, it is lost, not new.
+    /// Whether its process was reported running: an attempt that has started and that the worker does not know is
+    /// lost, not new.
     pub started: bool,
-    /// What is wanted of it.
+    /// State it should be in.
     pub want: DesiredState,
-    /// Between asking it to end and ending it.
+    /// Grace period between asking it to stop and killing it.
     pub grace: Span,
     /// What happens when the worker is lost.
     pub on_lost: OnLost,
 }
 
-/// What is wanted of an attempt.
+/// Desired states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DesiredState {
-    /// That it runs.
+    /// Runs.
     Run,
-    /// That it stands still.
+    /// Is frozen.
     Freeze,
-    /// That it ends.
+    /// Ends.
     Stop,
-    /// That it ends by itself at a moment good for it; it is told when it says how far it is.
+    /// Ends by itself at its next progress report (yield).
     Yield,
 }
 
 impl Cluster {
-    /// Nothing at all, with a policy in force.
+    /// Empty cluster with a policy in force.
     pub fn new(policy: PolicyChoice) -> Cluster {
         Cluster { next_job: 1, policy, ..Cluster::default() }
     }
 
-    /// A cluster read from a snapshot, with all that is derived rebuilt.
+    /// Cluster read from a state snapshot, with its derived state rebuilt.
     pub fn restored(mut self) -> Cluster {
         self.derived = DerivedState::default();
         for (i, worker) in self.workers.iter_mut().enumerate() {
@@ -252,7 +253,7 @@ impl Cluster {
         self
     }
 
-    /// Counts again what each user has.
+    /// Recounts what each user's attempts hold.
     fn recount(&mut self) {
         let Cluster { jobs, derived, accounts, .. } = self;
         let attempts = jobs.iter().flat_map(|job| {
@@ -262,7 +263,7 @@ impl Cluster {
         accounts.recount(&derived.pool, attempts);
     }
 
-    /// The cluster as it would be had a node asked for something else, for trying what that would change.
+    /// Cluster as it would be if a node had another specification, for what-if questions.
     pub fn supposing(&self, node: NodeId, task: TaskSpec) -> Cluster {
         let mut other = self.clone();
         if let Some(job) = other.jobs.get_mut(node.job) {
@@ -273,12 +274,12 @@ impl Cluster {
         other.restored()
     }
 
-    /// How many events were applied.
+    /// Number of events applied.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// The number the next job gets.
+    /// Id of the next job.
     pub fn next_job(&self) -> JobId {
         JobId(self.next_job)
     }
@@ -288,22 +289,22 @@ impl Cluster {
         &self.jobs
     }
 
-    /// One job.
+    /// Job with this id.
     pub fn job(&self, id: JobId) -> Option<&Job> {
         self.jobs.get(id)
     }
 
-    /// All workers, by number.
+    /// All workers, by id.
     pub fn workers(&self) -> impl Iterator<Item = (WorkerId, &Worker)> + '_ {
         self.workers.iter().enumerate().map(|(i, w)| (WorkerId(i as u32), w))
     }
 
-    /// One worker.
+    /// Worker with this id.
     pub fn worker(&self, id: WorkerId) -> Option<&Worker> {
         self.workers.get(id.0 as usize)
     }
 
-    /// The worker of that name.
+    /// Id of the worker with this name.
     pub fn worker_named(&self, name: &str) -> Option<WorkerId> {
         self.workers().find(|(_, w)| w.info.name == name).map(|(id, _)| id)
     }
@@ -313,17 +314,17 @@ impl Cluster {
         &self.policy
     }
 
-    /// The variables of a kept environment.
+    /// Variables of a stored environment.
     pub fn env(&self, id: EnvId) -> Option<&Arc<Env>> {
         self.envs.get(&id).map(|e| &e.vars)
     }
 
-    /// What there is to give and what is given.
+    /// Device pool: capacity and allocations.
     pub fn pool(&self) -> &Pool {
         &self.derived.pool
     }
 
-    /// Where a task stands.
+    /// State of a task.
     pub fn state(&self, task: TaskId) -> Option<TaskState<'_>> {
         let job = self.job(task.job)?;
         let (node, _) = job.node(task.node)?;
@@ -348,17 +349,17 @@ impl Cluster {
         node.done.of(task.index).map(TaskState::Done)
     }
 
-    /// The task put off that may be tried again first, and when.
+    /// First task whose backoff ends, and when.
     pub fn next_retry(&self) -> Option<(Time, TaskId)> {
         self.derived.retries.first().copied()
     }
 
-    /// The claim that ends first, and when.
+    /// First claim to end, and when.
     pub fn next_lapse(&self) -> Option<(Time, JobId)> {
         self.derived.lapses.first().copied()
     }
 
-    /// What a worker should have on it, in order of attempt.
+    /// Desired state of all attempts on a worker, in order of attempt.
     pub fn desired(&self, worker: WorkerId) -> impl Iterator<Item = Desired> {
         let tasks = self.worker(worker).into_iter().flat_map(|w| &w.tasks);
         tasks.map(|&task| {
@@ -383,12 +384,12 @@ impl Cluster {
         })
     }
 
-    /// Speeds, and the target in force.
+    /// Known speeds, and the target allocation in force.
     pub fn shares(&self) -> &Shares {
         &self.shares
     }
 
-    /// How long a task has had devices of a type.
+    /// Time a task has had devices of a type.
     fn had(&self, task: TaskId, kind: &str, now: Time) -> Span {
         let job = self.job(task.job).and_then(|job| job.nodes.get(task.node as usize));
         let Some(live) = job.and_then(|node| node.live.get(&task.index)) else { return Span::ZERO };
@@ -399,7 +400,7 @@ impl Cluster {
         }
     }
 
-    /// How long a task has shared devices of a type with others, and how much of that it would have saved alone.
+    /// Time a task has shared devices of a type with another, and the part of it lost to interference.
     fn shared(&self, task: TaskId, kind: &str, now: Time) -> SharedTime {
         let Some(live) = self.live(task) else { return SharedTime::default() };
         let kind = kind.to_ascii_lowercase();
@@ -413,13 +414,13 @@ impl Cluster {
         shared
     }
 
-    /// How much of a while beside another a task would have saved alone, as far as anyone knows.
+    /// Part of a time beside another task that was lost to interference, as far as speeds are known.
     fn lost_beside(&self, task: TaskId, other: TaskId, kind: &str, time: Span) -> Span {
         let kept = self.kept_beside(task, other, kind).unwrap_or(1.0);
         Span::from_secs(time.secs() * (1.0 - kept).max(0.0))
     }
 
-    /// The part of its speed that a task keeps on a type beside another, where anyone knows.
+    /// Fraction of its speed that a task keeps beside another on a type, if known.
     fn kept_beside(&self, task: TaskId, other: TaskId, kind: &str) -> Option<f64> {
         let spec = |task: TaskId| self.job(task.job).and_then(|job| Some(job.node(task.node)?.1));
         let (spec, other) = (spec(task)?, spec(other)?);
@@ -427,7 +428,7 @@ impl Cluster {
         self.shares.kept_beside(profile, other, spec.needs.gpus, kind)
     }
 
-    /// The other task that was given a task's devices beside it.
+    /// Task that is co-located with this one.
     fn beside(&self, task: TaskId) -> Option<TaskId> {
         let placement = &self.live(task)?.attempt()?.placement;
         let &(index, charge) = placement.devices.first()?;
@@ -441,7 +442,7 @@ impl Cluster {
         self.worker(placement.worker)?.tasks.iter().copied().find(|other| *other != task && here(other))
     }
 
-    /// The other task that runs on a task's devices while it runs there itself, and since when both do.
+    /// Task that runs on the same devices as this one, and since when both run.
     fn shares_with(&self, task: TaskId) -> Option<(TaskId, Time)> {
         let other = self.beside(task)?;
         let since = |task: TaskId| self.live(task)?.running_since();
@@ -452,7 +453,7 @@ impl Cluster {
         Some(self.job(task.job)?.nodes.get(task.node as usize)?.live.get(&task.index)?)
     }
 
-    /// The type of the (first) device a task has.
+    /// Type of the first device a task has.
     fn kind_given(&self, task: TaskId) -> Option<&str> {
         let live = self.job(task.job)?.nodes.get(task.node as usize)?.live.get(&task.index)?;
         let placement = &live.attempt()?.placement;
@@ -461,13 +462,13 @@ impl Cluster {
         Some(&info.devices[usize::from(*index)].kind)
     }
 
-    /// Device memory a task requested per device; none where it requested whole devices.
+    /// Device memory a task requested per device; none if it requested whole devices.
     fn requested_memory(&self, task: TaskId) -> Option<u64> {
         self.job(task.job)?.node(task.node)?.1.needs.gpu_memory
     }
 
-    /// The devices on which an attempt is charged more memory than its task requested, because it uses more: by index,
-    /// with the bytes charged.
+    /// Devices on which an attempt is charged more memory than its task requested, because it uses more: index and
+    /// bytes charged.
     pub fn over_request(&self, task: TaskId) -> impl Iterator<Item = (u16, u64)> + '_ {
         let requested = self.requested_memory(task).unwrap_or(u64::MAX);
         let placed = self.live(task).and_then(StartedTask::attempt);
@@ -479,12 +480,12 @@ impl Cluster {
         )
     }
 
-    /// What policies see of it.
+    /// View of the cluster, for policies.
     pub fn view(&self) -> View<'_> {
         View::of(self)
     }
 
-    /// Whether an attempt is the latest of its task and on that worker; if so, its entry.
+    /// Task of an attempt, if the attempt is its latest (fencing) and on a worker.
     fn current(&self, attempt: AttemptId) -> Option<&StartedTask> {
         let task = attempt.task;
         let live = self.job(task.job)?.nodes.get(task.node as usize)?.live.get(&task.index)?;

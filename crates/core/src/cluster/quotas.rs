@@ -1,9 +1,9 @@
-//! What people have of what they may have. Nothing is counted while no limits are in force, so that they cost nothing
-//! where there are none.
+//! Quotas: what users have, counted against their limits. Nothing is counted while no limits are in force, so that
+//! limits cost nothing where there are none.
 //!
-//! A task takes its GPUs, and the GPU time it promised, when it is placed; when it ends, what it used takes the
-//! promise's place and counts until the window has passed. So nobody can have more GPU time in a window than they may,
-//! and nothing that runs is ever ended for it.
+//! A task takes its GPUs and all the GPU time it may use when it is placed; when it ends, its actual GPU time
+//! replaces that and counts until the window has passed. So no user can exceed their GPU time in a window, and no
+//! running task is ever ended for it.
 
 use super::job::{Attempt, Job};
 use super::{Cluster, View};
@@ -17,53 +17,53 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Into how many parts a window is divided: what was used leaves it a part at a time.
+/// Number of parts a window is divided into: usage leaves the window a part at a time.
 const PARTS: u64 = 64;
 
-/// The limits in force, and what must be remembered for them.
+/// Limits in force, and the usage that counts against them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Quotas {
     #[serde(default)]
     pub(super) limits: Arc<Limits>,
-    /// The groups of each user, as last told.
+    /// Groups of each user, as last set.
     #[serde(default)]
     groups: BTreeMap<String, Vec<String>>,
-    /// GPU time of ended attempts, by user and the end of the part of the window it fell into.
+    /// GPU time of ended attempts, by user and by the end of the window part it fell into.
     #[serde(default)]
     used: BTreeMap<String, BTreeMap<Time, Span>>,
-    /// What each user has now; follows from the attempts and tasks there are.
+    /// Current usage by user; derived from attempts and tasks.
     #[serde(skip)]
-    books: BTreeMap<String, UserUsage>,
-    /// Whether anyone is limited.
+    usage: BTreeMap<String, UserUsage>,
+    /// Whether any limit is set.
     #[serde(skip)]
     in_force: bool,
-    /// Whether anyone is limited in what may start. Plans need not look at limits otherwise.
+    /// Whether any limit bounds what may start. Otherwise plans need not look at limits.
     #[serde(skip)]
     bound_starts: bool,
-    /// How many tasks of each node wait, for those that count.
+    /// Number of waiting tasks by node.
     #[serde(skip)]
     waiting: BTreeMap<NodeId, u64>,
 }
 
-/// What a user has.
+/// Current usage of a user.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct UserUsage {
     live: BTreeMap<TaskId, QuotaUse>,
-    /// The sum of those.
+    /// Sum over `live`.
     taken: QuotaUse,
     queued: u64,
-    /// Bytes of the documents of jobs in memory, and of their environments.
+    /// Size in bytes of the user's job documents and environments in memory.
     size: u64,
-    /// How many of those jobs have each environment, which counts once.
+    /// Number of those jobs by environment; an environment counts once.
     envs: BTreeMap<EnvId, u32>,
 }
 
-/// What attempts take of what may be had.
+/// Quota use of attempts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct QuotaUse {
     running: u32,
     gpus: u32,
-    /// Promised, if it runs as long as it may.
+    /// GPU time that may be used: GPUs times the longest run time.
     time: Span,
 }
 
@@ -85,21 +85,21 @@ impl QuotaUse {
     }
 }
 
-/// GPUs times a length.
+/// GPUs times a duration.
 fn gpu_time(gpus: u32, length: Span) -> Span {
     Span(length.0.saturating_mul(u64::from(gpus)))
 }
 
-/// What a task takes once it is placed.
-fn wanted(spec: &TaskSpec) -> QuotaUse {
+/// Quota use of a task once it is placed.
+fn requested_use(spec: &TaskSpec) -> QuotaUse {
     let gpus = u32::from(spec.needs.gpus);
     let length = spec.claim.map_or(spec.timeout, |claim| claim.lasts).unwrap_or_default();
     QuotaUse { running: 1, gpus, time: gpu_time(gpus, length) }
 }
 
-/// What an attempt takes: a claim may last longer than it first asked for.
-fn taken(job: &Job, spec: &TaskSpec, attempt: &Attempt) -> QuotaUse {
-    let asked = wanted(spec);
+/// Quota use of an attempt: a claim may have been extended beyond its request.
+fn attempt_use(job: &Job, spec: &TaskSpec, attempt: &Attempt) -> QuotaUse {
+    let asked = requested_use(spec);
     match job.until {
         Some(until) => QuotaUse { time: gpu_time(asked.gpus, until.since(attempt.placed)), ..asked },
         None => asked,
@@ -107,36 +107,37 @@ fn taken(job: &Job, spec: &TaskSpec, attempt: &Attempt) -> QuotaUse {
 }
 
 impl Quotas {
-    /// Whether anyone is limited.
+    /// Whether any limit is set.
     pub(super) fn in_force(&self) -> bool {
         self.in_force
     }
 
-    /// Whether anyone is limited in what may start.
+    /// Whether any limit bounds what may start.
     pub(super) fn bound_starts(&self) -> bool {
         self.bound_starts
     }
 
-    /// A job is in memory from now on, or (`false`) no longer; `env` is the environment it refers to and its size.
-    fn keep(&mut self, user: &str, size: u64, env: Option<(EnvId, u64)>, kept: bool) {
-        let book = self.books.entry(user.to_owned()).or_default();
-        book.size = if kept { book.size + size } else { book.size - size };
+    /// Counts a job in memory, or (`false`) discounts an evicted one. `env` is the environment it refers to, and its
+    /// size.
+    fn count_document(&mut self, user: &str, size: u64, env: Option<(EnvId, u64)>, kept: bool) {
+        let usage_of_user = self.usage.entry(user.to_owned()).or_default();
+        usage_of_user.size = if kept { usage_of_user.size + size } else { usage_of_user.size - size };
         if let Some((env, size)) = env {
-            let jobs = book.envs.entry(env).or_default();
+            let jobs = usage_of_user.envs.entry(env).or_default();
             match kept {
-                true if *jobs == 0 => (*jobs, book.size) = (1, book.size + size),
+                true if *jobs == 0 => (*jobs, usage_of_user.size) = (1, usage_of_user.size + size),
                 true => *jobs += 1,
                 false => *jobs -= 1,
             }
             if *jobs == 0 {
-                book.envs.remove(&env);
-                book.size -= size;
+                usage_of_user.envs.remove(&env);
+                usage_of_user.size -= size;
             }
         }
-        self.close_if_empty(user);
+        self.remove_if_empty(user);
     }
 
-    /// The limits and what is remembered for them, without what follows from the jobs there are.
+    /// Limits and past usage, without the derived counts.
     pub(super) fn uncounted(&self) -> Quotas {
         let Quotas { limits, groups, used, .. } = self;
         Quotas { limits: limits.clone(), groups: groups.clone(), used: used.clone(), ..Quotas::default() }
@@ -155,19 +156,19 @@ impl Quotas {
     }
 
     fn take(&mut self, user: &str, task: TaskId, taken: QuotaUse) {
-        let book = self.books.entry(user.to_owned()).or_default();
-        if let Some(before) = book.live.insert(task, taken) {
-            book.taken = book.taken.minus(before);
+        let usage_of_user = self.usage.entry(user.to_owned()).or_default();
+        if let Some(before) = usage_of_user.live.insert(task, taken) {
+            usage_of_user.taken = usage_of_user.taken.minus(before);
         }
-        book.taken = book.taken.plus(taken);
+        usage_of_user.taken = usage_of_user.taken.plus(taken);
     }
 
-    /// An attempt ended after this much running.
-    fn give_back(&mut self, user: &str, task: TaskId, ran: Span, now: Time) {
-        let Some(book) = self.books.get_mut(user) else { return };
-        let Some(before) = book.live.remove(&task) else { return };
-        book.taken = book.taken.minus(before);
-        self.close_if_empty(user);
+    /// Replaces an ended attempt's quota use by its actual running time.
+    fn replace_by_actual(&mut self, user: &str, task: TaskId, ran: Span, now: Time) {
+        let Some(usage_of_user) = self.usage.get_mut(user) else { return };
+        let Some(before) = usage_of_user.live.remove(&task) else { return };
+        usage_of_user.taken = usage_of_user.taken.minus(before);
+        self.remove_if_empty(user);
         let longest = self.longest_window();
         let Some(longest) = longest.filter(|_| before.gpus > 0 && !ran.is_zero()) else { return };
         let part = (longest.0 / PARTS).max(1);
@@ -182,35 +183,35 @@ impl Quotas {
             0 => self.waiting.remove(&node),
             n => self.waiting.insert(node, n),
         };
-        let book = self.books.entry(user.to_owned()).or_default();
-        book.queued = book.queued + now_waiting - before.unwrap_or(0);
-        self.close_if_empty(user);
+        let usage_of_user = self.usage.entry(user.to_owned()).or_default();
+        usage_of_user.queued = usage_of_user.queued + now_waiting - before.unwrap_or(0);
+        self.remove_if_empty(user);
     }
 
-    /// Whoever has nothing any more is as one who never had anything.
-    fn close_if_empty(&mut self, user: &str) {
-        if self.books.get(user).is_some_and(|book| *book == UserUsage::default()) {
-            self.books.remove(user);
+    /// Removes a user's entry once it is empty, so that equal states have equal contents.
+    fn remove_if_empty(&mut self, user: &str) {
+        if self.usage.get(user).is_some_and(|usage_of_user| *usage_of_user == UserUsage::default()) {
+            self.usage.remove(user);
         }
     }
 
-    /// Users whose sum a limit holds for, and whose limit it is.
-    fn parties<'a>(&'a self, user: &'a str) -> Vec<(LimitOwner, Caps, Vec<&'a str>)> {
-        let mut parties = vec![(LimitOwner::User(user.to_owned()), self.caps_of(user), vec![user])];
+    /// Owners of the limits that apply to a user, with the caps and the users whose usage is summed.
+    fn limit_owners<'a>(&'a self, user: &'a str) -> Vec<(LimitOwner, Caps, Vec<&'a str>)> {
+        let mut limit_owners = vec![(LimitOwner::User(user.to_owned()), self.caps_of(user), vec![user])];
         for name in self.groups_of(user) {
             let Some(caps) = self.limits.groups.get(name).map(|g| g.together) else { continue };
             if caps != Caps::default() {
                 let members = self.groups.iter().filter(|(_, groups)| groups.contains(name));
                 let members = members.map(|(user, _)| user.as_str()).collect();
-                parties.push((LimitOwner::Group(name.clone()), caps, members));
+                limit_owners.push((LimitOwner::Group(name.clone()), caps, members));
             }
         }
-        parties
+        limit_owners
     }
 
-    /// The caps with the GPU time that is not used up now, or half of all where less is left. What says no length promises
-    /// that: promising all of it, it would wait until nothing in the window counts any more.
-    fn left_of(&self, caps: Caps, members: &[&str], now: Time) -> Caps {
+    /// Caps with the GPU time that is left now, or half of all if less is left. A task without a timeout is given
+    /// this much: with all of it, the task would wait until nothing in the window counts any more.
+    fn remaining_caps(&self, caps: Caps, members: &[&str], now: Time) -> Caps {
         let Some(cap) = caps.gpu_time else { return caps };
         let has = |user: &&str| self.used_in(user, cap.window, now).0.0 + self.taken_by(user).time.0;
         let left = cap.most.0.saturating_sub(members.iter().map(has).sum());
@@ -218,7 +219,7 @@ impl Quotas {
     }
 
     fn taken_by(&self, user: &str) -> QuotaUse {
-        self.books.get(user).map(|book| book.taken).unwrap_or_default()
+        self.usage.get(user).map(|usage_of_user| usage_of_user.taken).unwrap_or_default()
     }
 
     fn used_in(&self, user: &str, window: Span, now: Time) -> (Span, Option<Time>) {
@@ -229,7 +230,7 @@ impl Quotas {
         })
     }
 
-    /// Whether a user may have this much more, beside what others are given in the same plan.
+    /// Whether a user may use this much more, on top of what the same plan grants others.
     fn allows(
         &self,
         user: &str,
@@ -237,7 +238,7 @@ impl Quotas {
         given: &BTreeMap<String, QuotaUse>,
         now: Time,
     ) -> Result<(), LimitExceeded> {
-        for (of, caps, members) in self.parties(user) {
+        for (of, caps, members) in self.limit_owners(user) {
             let with = |user: &str| self.taken_by(user).plus(given.get(user).copied().unwrap_or_default());
             let has = members.iter().fold(QuotaUse::default(), |sum, user| sum.plus(with(user)));
             let over = |what, most: u64, has: u64, asks: u64| match has.saturating_add(asks) > most {
@@ -266,7 +267,7 @@ impl Quotas {
     }
 }
 
-/// What may still start in a plan under way: nobody is given more than they may have.
+/// Quotas left in a plan under construction, so that no plan exceeds a limit.
 pub struct Allowance<'a> {
     quotas: &'a Quotas,
     given: BTreeMap<String, QuotaUse>,
@@ -274,20 +275,20 @@ pub struct Allowance<'a> {
 }
 
 impl Allowance<'_> {
-    /// Whether anyone is limited in what may start.
+    /// Whether any limit bounds what may start.
     pub fn is_limited(&self) -> bool {
         self.quotas.bound_starts()
     }
 
-    /// Whether a task may start as far as limits go.
+    /// Whether a task is within its user's quota.
     pub fn lets(&self, job: &Job, spec: &TaskSpec) -> Result<(), LimitExceeded> {
         if !self.is_limited() {
             return Ok(());
         }
-        self.quotas.allows(&job.user, wanted(spec), &self.given, self.now)
+        self.quotas.allows(&job.user, requested_use(spec), &self.given, self.now)
     }
 
-    /// Notes that a task starts.
+    /// Counts a task that the plan starts.
     pub(crate) fn give_task(&mut self, view: View<'_>, task: TaskId) {
         if !self.is_limited() {
             return;
@@ -297,27 +298,27 @@ impl Allowance<'_> {
         }
     }
 
-    /// The same, where its job is at hand.
+    /// Counts a task whose job and specification are at hand.
     pub fn give(&mut self, job: &Job, spec: &TaskSpec) {
         if self.is_limited() {
             let given = self.given.entry(job.user.clone()).or_default();
-            *given = given.plus(wanted(spec));
+            *given = given.plus(requested_use(spec));
         }
     }
 }
 
-/// What someone may have and has.
+/// Quota: what a user or group may have, and what they have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quota {
-    /// What they may have.
+    /// Limits.
     pub caps: Caps,
     /// Tasks on workers.
     pub running: u32,
-    /// GPUs those have.
+    /// GPUs of those tasks.
     pub gpus: u32,
-    /// Tasks that wait.
+    /// Waiting tasks.
     pub queued: u64,
-    /// GPU time used in the window, and promised to what runs.
+    /// GPU time used in the window, plus what running tasks may still use.
     pub gpu_time: Option<Span>,
     /// Bytes of job documents and environments in memory.
     pub jobs_size: u64,
@@ -329,38 +330,38 @@ impl Cluster {
         &self.quotas.limits
     }
 
-    /// The groups of a user, as last told.
+    /// Groups of a user, as last set.
     pub fn groups_of(&self, user: &str) -> &[String] {
         self.quotas.groups_of(user)
     }
 
-    /// Users that anything is known of, where limits are in force.
+    /// Users with any usage, if limits are in force.
     pub fn limited_users(&self) -> impl Iterator<Item = &str> + '_ {
-        self.quotas.books.keys().map(String::as_str)
+        self.quotas.usage.keys().map(String::as_str)
     }
 
-    /// What a user, and each of their groups together, may have and has.
+    /// Quotas of a user, and of each of their groups together.
     pub fn quotas(&self, user: &str, now: Time) -> Vec<(LimitOwner, Quota)> {
         let sum = |(of, caps, members): (LimitOwner, Caps, Vec<&str>)| {
             let taken =
                 members.iter().fold(QuotaUse::default(), |sum, user| sum.plus(self.quotas.taken_by(user)));
             let queued =
-                members.iter().map(|user| self.quotas.books.get(*user).map_or(0, |b| b.queued)).sum();
+                members.iter().map(|user| self.quotas.usage.get(*user).map_or(0, |b| b.queued)).sum();
             let jobs_size =
-                members.iter().map(|user| self.quotas.books.get(*user).map_or(0, |b| b.size)).sum();
+                members.iter().map(|user| self.quotas.usage.get(*user).map_or(0, |b| b.size)).sum();
             let used = |window| members.iter().map(move |u| self.quotas.used_in(u, window, now).0);
             let gpu_time = caps.gpu_time.map(|cap| used(cap.window).fold(taken.time, |sum, used| sum + used));
             (of, Quota { caps, running: taken.running, gpus: taken.gpus, queued, gpu_time, jobs_size })
         };
-        self.quotas.parties(user).into_iter().map(sum).collect()
+        self.quotas.limit_owners(user).into_iter().map(sum).collect()
     }
 
-    /// What may start from here on.
+    /// Quotas left to users, for a plan to count against.
     pub(crate) fn allowance(&self, now: Time) -> Allowance<'_> {
         Allowance { quotas: &self.quotas, given: BTreeMap::new(), now }
     }
 
-    /// When something that was used no longer counts.
+    /// Next time at which usage leaves its window.
     pub(crate) fn next_opening(&self, now: Time) -> Option<Time> {
         let quotas = &self.quotas;
         if quotas.used.is_empty() {
@@ -385,10 +386,10 @@ impl Cluster {
         };
     }
 
-    /// Counts from the start what everyone has.
+    /// Recounts the usage of all users.
     pub(super) fn count_quotas(&mut self) {
         let Cluster { jobs, quotas, envs, .. } = self;
-        quotas.books.clear();
+        quotas.usage.clear();
         quotas.waiting.clear();
         quotas.in_force = !quotas.limits.is_empty();
         quotas.bound_starts = quotas.limits.bound_starts();
@@ -397,29 +398,29 @@ impl Cluster {
         }
         for job in jobs.iter() {
             let env = job.spec.env.and_then(|id| Some((id, env_size(&envs.get(&id)?.vars))));
-            quotas.keep(&job.user, job.spec.size(), env, true);
+            quotas.count_document(&job.user, job.spec.size(), env, true);
             for (n, (node, spec)) in job.nodes.iter().zip(&job.spec.tasks).enumerate() {
                 let id = NodeId { job: job.id, node: n as u32 };
                 quotas.wait(&job.user, id, node.waiting());
                 for (&i, live) in &node.live {
                     if let Some(attempt) = live.attempt() {
-                        quotas.take(&job.user, id.task(i), taken(job, spec, attempt));
+                        quotas.take(&job.user, id.task(i), attempt_use(job, spec, attempt));
                     }
                 }
             }
         }
     }
 
-    /// Notes that a job is in memory from now on, or that it is about to leave.
-    pub(super) fn count_kept(&mut self, job: &Job, kept: bool) {
+    /// Counts a job in memory, or discounts one that is about to be evicted.
+    pub(super) fn count_job(&mut self, job: &Job, kept: bool) {
         if !self.quotas.in_force() {
             return;
         }
         let env = job.spec.env.and_then(|id| Some((id, env_size(&self.envs.get(&id)?.vars))));
-        self.quotas.keep(&job.user, job.spec.size(), env, kept);
+        self.quotas.count_document(&job.user, job.spec.size(), env, kept);
     }
 
-    /// Brings up to date how many tasks of a node wait.
+    /// Updates the number of waiting tasks of a node.
     pub(super) fn count_waiting(&mut self, id: NodeId) {
         if !self.quotas.in_force() {
             return;
@@ -430,8 +431,8 @@ impl Cluster {
         }
     }
 
-    /// Brings up to date what an attempt takes.
-    pub(super) fn count_taken(&mut self, task: TaskId) {
+    /// Updates the quota use of an attempt.
+    pub(super) fn count_attempt(&mut self, task: TaskId) {
         if !self.quotas.in_force() {
             return;
         }
@@ -439,22 +440,23 @@ impl Cluster {
         let Some(job) = jobs.get(task.job) else { return };
         let Some((node, spec)) = job.node(task.node) else { return };
         if let Some(attempt) = node.live.get(&task.index).and_then(|live| live.attempt()) {
-            quotas.take(&job.user, task, taken(job, spec, attempt));
+            quotas.take(&job.user, task, attempt_use(job, spec, attempt));
         }
     }
 
-    /// Notes that an attempt is over.
+    /// Records the end of an attempt.
     pub(super) fn count_ended(&mut self, task: TaskId, ran: Span, now: Time) {
         if !self.quotas.in_force() {
             return;
         }
         let Cluster { jobs, quotas, .. } = self;
         if let Some(job) = jobs.get(task.job) {
-            quotas.give_back(&job.user, task, ran, now);
+            quotas.replace_by_actual(&job.user, task, ran, now);
         }
     }
 
-    /// Refuses a job its user could never run, or may not have waiting; what it does not say is set to what is allowed now.
+    /// Rejects a job that its user could never run or may not have waiting; fills in a timeout and other omitted
+    /// fields from the limits.
     pub(super) fn within_limits(
         &self,
         user: &str,
@@ -478,10 +480,13 @@ impl Cluster {
             };
             return Err(refused(&at).at("priority"));
         }
-        let parties = self.quotas.parties(user);
+        let limit_owners = self.quotas.limit_owners(user);
         for (i, task) in spec.tasks.iter_mut().enumerate() {
-            fill(task, parties.iter().map(|(_, caps, members)| self.quotas.left_of(*caps, members, now)));
-            for (of, caps, _) in &parties {
+            fill(
+                task,
+                limit_owners.iter().map(|(_, caps, members)| self.quotas.remaining_caps(*caps, members, now)),
+            );
+            for (of, caps, _) in &limit_owners {
                 let refused = |(at, field)| refused(&at).at(format!("tasks[{i}].{field}"));
                 task_within(of, *caps, task).map_err(refused)?;
             }
@@ -489,11 +494,13 @@ impl Cluster {
         let more = spec.tasks.iter().map(|task| u64::from(task.len())).sum();
         self.may_wait(user, more)?;
         let known = env.and_then(|env| self.derived.env_ids.get(env));
-        for (of, caps, members) in parties {
+        for (of, caps, members) in limit_owners {
             let Some(most) = caps.jobs_size else { continue };
-            let book = |user: &&str| self.quotas.books.get(*user);
-            let has: u64 = members.iter().filter_map(book).map(|book| book.size).sum();
-            let counted = known.is_some_and(|env| book(&user).is_some_and(|b| b.envs.contains_key(env)));
+            let usage_of_user = |user: &&str| self.quotas.usage.get(*user);
+            let has: u64 =
+                members.iter().filter_map(usage_of_user).map(|usage_of_user| usage_of_user.size).sum();
+            let counted =
+                known.is_some_and(|env| usage_of_user(&user).is_some_and(|b| b.envs.contains_key(env)));
             let env = env.filter(|_| !counted).map_or(0, |env| env_size(env));
             let asks = spec.size() + env;
             if has + asks > most {
@@ -503,13 +510,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Refuses more waiting tasks than a user may have.
+    /// Rejects more waiting tasks than a user may have.
     pub(super) fn may_wait(&self, user: &str, more: u64) -> Result<(), Rejection> {
         if !self.quotas.in_force() {
             return Ok(());
         }
-        for (of, caps, members) in self.quotas.parties(user) {
-            let queued = |user: &&str| self.quotas.books.get(*user).map_or(0, |book| book.queued);
+        for (of, caps, members) in self.quotas.limit_owners(user) {
+            let queued =
+                |user: &&str| self.quotas.usage.get(*user).map_or(0, |usage_of_user| usage_of_user.queued);
             let has: u64 = members.iter().map(queued).sum();
             if let Some(most) = caps.queued.filter(|most| has + more > *most) {
                 return Err(refused(&LimitExceeded { of, what: LimitKind::Queued, most, has, asks: more }));
@@ -518,7 +526,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Refuses a claim more time than its user may have.
+    /// Rejects an extension of a claim beyond its user's limits.
     pub(super) fn may_extend(&self, job: &Job, until: Time, now: Time) -> Result<(), Rejection> {
         let id = NodeId { job: job.id, node: 0 };
         let (Some((node, spec)), true) = (job.node(0), self.quotas.in_force()) else { return Ok(()) };
@@ -531,12 +539,13 @@ impl Cluster {
             let at = LimitExceeded { of, what: LimitKind::Timeout, most: most.0, has: 0, asks: length.0 };
             return Err(refused(&at));
         }
-        let book = self.quotas.books.get(&job.user).and_then(|book| book.live.get(&task));
-        let before = book.copied().unwrap_or_default();
-        let time = gpu_time(wanted(spec).gpus, length) - before.time;
+        let usage_of_user =
+            self.quotas.usage.get(&job.user).and_then(|usage_of_user| usage_of_user.live.get(&task));
+        let before = usage_of_user.copied().unwrap_or_default();
+        let time = gpu_time(requested_use(spec).gpus, length) - before.time;
         let asks = QuotaUse { running: 0, gpus: 0, time };
-        // It has its GPUs already, so only the time is asked for.
-        for (of, caps, members) in self.quotas.parties(&job.user) {
+        // The claim has its GPUs already: only the time is new.
+        for (of, caps, members) in self.quotas.limit_owners(&job.user) {
             let Some(cap) = caps.gpu_time else { continue };
             let used = members
                 .iter()
@@ -551,7 +560,7 @@ impl Cluster {
     }
 }
 
-/// Sets what a task does not say to the most that is allowed.
+/// Sets omitted fields of a task to the most that is allowed.
 fn fill(task: &mut TaskSpec, caps: impl Iterator<Item = Caps> + Clone) {
     let gpus = u64::from(task.needs.gpus);
     let share = |caps: Caps| Some(Span(caps.gpu_time?.most.0.checked_div(gpus)?));

@@ -1,4 +1,4 @@
-//! The cluster as policies see it: to look at, never to change.
+//! View: the cluster as policies see it, read-only.
 
 use super::{Account, Allowance, Attempt, Cluster, Job, PlacedTask, ReadyTask, SharedTime, TaskState};
 use crate::ids::{JobId, NodeId, TaskId, WorkerId};
@@ -8,7 +8,7 @@ use crate::shares::Shares;
 use crate::spec::TaskSpec;
 use crate::time::{Span, Time};
 
-/// What a policy sees: everything that matters to a decision, and nothing it could change.
+/// View of a cluster: everything that matters to a decision, and nothing that changes it.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     cluster: &'a Cluster,
@@ -19,43 +19,43 @@ impl<'a> View<'a> {
         View { cluster }
     }
 
-    /// What there is to give and what is given.
+    /// Device pool: capacity and allocations.
     pub fn pool(self) -> &'a Pool {
         &self.cluster.derived.pool
     }
 
-    /// One job.
+    /// Job with this id.
     pub fn job(self, id: JobId) -> Option<&'a Job> {
         self.cluster.job(id)
     }
 
-    /// A task's job, and what it asks for.
+    /// Job and specification of a task.
     pub fn spec(self, task: TaskId) -> Option<(&'a Job, &'a TaskSpec)> {
         let job = self.job(task.job)?;
         job.node(task.node).map(|(_, spec)| (job, spec))
     }
 
-    /// Where a task stands.
+    /// State of a task.
     pub fn state(self, task: TaskId) -> Option<TaskState<'a>> {
         self.cluster.state(task)
     }
 
-    /// Nodes with a task that could start, were there room.
+    /// Nodes with a ready task.
     pub fn ready_nodes(self) -> impl Iterator<Item = NodeId> + 'a {
         self.cluster.derived.ready.keys().copied()
     }
 
-    /// Whether a node has a task that could start, were there room.
+    /// Whether a node has a ready task.
     pub fn has_ready(self, node: NodeId) -> bool {
         self.cluster.derived.ready.contains_key(&node)
     }
 
-    /// The tasks of a node that could start, were there room.
+    /// Ready tasks of a node.
     pub fn ready(self, node: NodeId) -> impl Iterator<Item = ReadyTask<'a>> + 'a {
         self.job(node.job).into_iter().flat_map(move |job| job.ready(node.node))
     }
 
-    /// Attempts on workers with the time each is expected to end, soonest first; those that stand still left out.
+    /// Running attempts with their expected ends, soonest first; paused ones are left out.
     pub fn ends(self) -> impl Iterator<Item = (Time, TaskId, &'a Placement)> + 'a {
         self.cluster.derived.ends.iter().map(move |&(at, task)| {
             let (attempt, _) = self.attempt(task).expect("what ends has an attempt");
@@ -63,18 +63,18 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The attempt of a task that is on a worker, and what the task asks for.
+    /// Attempt of a task on a worker, and the task's specification.
     pub fn attempt(self, task: TaskId) -> Option<(&'a Attempt, &'a TaskSpec)> {
         let (node, spec) = self.job(task.job)?.node(task.node)?;
         Some((node.live.get(&task.index)?.attempt()?, spec))
     }
 
-    /// Attempts that stand still, or were asked for something that has yet to happen to them.
+    /// Tasks that are paused, or were asked for a change that has yet to happen.
     pub fn unsettled(self) -> impl Iterator<Item = TaskId> + 'a {
         self.cluster.derived.unsettled.iter().copied()
     }
 
-    /// Attempts on workers of tasks that allow to be made to give way, in order of task.
+    /// Tasks on workers that allow preemption, in order of task.
     pub fn preemptible(self) -> impl Iterator<Item = TaskId> + 'a {
         self.cluster.derived.preemptible.iter().copied()
     }
@@ -84,28 +84,28 @@ impl<'a> View<'a> {
         self.cluster.derived.preemptible.contains(&task)
     }
 
-    /// A task that is on a worker, as those that wait are seen.
+    /// Task on a worker in the form of a ready one, so that orders can rank it.
     pub fn under_way(self, task: TaskId, now: Time) -> Option<PlacedTask<'a>> {
         self.job(task.job)?.under_way(task, now)
     }
 
-    /// Device-seconds a user has had, as they count at a moment.
+    /// Device-seconds a user has had, with decay, at a time.
     pub fn used(self, user: &str, now: Time) -> f64 {
         let half_life = super::accounts::half_life(&self.cluster.policy);
         self.cluster.accounts.get(user).map_or(0.0, |account| account.used(now, half_life))
     }
 
-    /// What a user has, and has had of late; nothing where nothing of theirs ever started.
+    /// Usage account of a user; empty if no task of theirs ever started.
     pub fn account(self, user: &str) -> Account {
         self.cluster.accounts.get(user).copied().unwrap_or_default()
     }
 
-    /// What may start as far as limits go, beside what a plan starts already.
+    /// Quotas left to users, for a plan to count against.
     pub fn allowance(self, now: Time) -> Allowance<'a> {
         self.cluster.allowance(now)
     }
 
-    /// Whose limits hold for a job, if any do.
+    /// User whose limits apply to a job, if any do.
     pub fn limited(self, job: JobId) -> Option<&'a str> {
         self.cluster.quotas.bound_starts().then(|| self.job(job).map(|job| job.user.as_str())).flatten()
     }
@@ -115,12 +115,12 @@ impl<'a> View<'a> {
         self.cluster.quotas.bound_starts()
     }
 
-    /// How many nodes have a task that could start, were there room.
+    /// Number of nodes with a ready task.
     pub fn ready_count(self) -> usize {
         self.cluster.derived.ready.len()
     }
 
-    /// Speeds, and the target in force.
+    /// Known speeds, and the target allocation in force.
     pub fn shares(self) -> &'a Shares {
         &self.cluster.shares
     }
@@ -130,33 +130,34 @@ impl<'a> View<'a> {
         &self.cluster.policy
     }
 
-    /// How long a task has had devices of a type.
+    /// Time a task has had devices of a type.
     pub fn had(self, task: TaskId, kind: &str, now: Time) -> Span {
         self.cluster.had(task, kind, now)
     }
 
-    /// How long a task has shared devices of a type with others, and how much of that it would have saved alone.
+    /// Time a task has shared devices of a type with another, and the part of it lost to interference.
     pub fn shared(self, task: TaskId, kind: &str, now: Time) -> SharedTime {
         self.cluster.shared(task, kind, now)
     }
 
-    /// The other task that was given a task's devices beside it.
+    /// Task that is co-located with this one.
     pub fn beside(self, task: TaskId) -> Option<TaskId> {
         self.cluster.beside(task)
     }
 
-    /// The part of its speed that a task keeps where it is beside another, as far as anyone knows; all of it alone.
+    /// Fraction of its speed that a task keeps beside the one it is co-located with, as far as known; 1 if it is
+    /// alone.
     pub fn speed_kept(self, task: TaskId) -> f64 {
         let kept = || self.cluster.kept_beside(task, self.beside(task)?, self.kind_given(task)?);
         kept().map_or(1.0, |kept| kept.min(1.0))
     }
 
-    /// The other task that runs on a task's devices while it runs there itself, and since when both do.
+    /// Task that runs on the same devices as this one, and since when both run.
     pub fn shares_with(self, task: TaskId) -> Option<(TaskId, Time)> {
         self.cluster.shares_with(task)
     }
 
-    /// The type of the (first) device a task has.
+    /// Type of the first device a task has.
     pub fn kind_given(self, task: TaskId) -> Option<&'a str> {
         self.cluster.kind_given(task)
     }
@@ -166,12 +167,12 @@ impl<'a> View<'a> {
         self.cluster.workers.iter().flat_map(|w| w.tasks.iter().copied())
     }
 
-    /// How many attempts are on workers.
+    /// Number of attempts on workers.
     pub fn active(self) -> usize {
         self.cluster.derived.active
     }
 
-    /// A worker's name.
+    /// Name of a worker.
     pub fn worker_name(self, id: WorkerId) -> &'a str {
         self.cluster.worker(id).map_or("?", |w| &w.info.name)
     }

@@ -1,11 +1,11 @@
-//! Policies that are an order and a fit: most of them. The order gives each waiting task a key, the fit says where it
-//! goes, and [`BackfillRule`] says what those behind may do while the first in line cannot start.
+//! Ordered policies: an order (a key for each waiting task) and a fit (where it goes). Most policies are of this
+//! form. [`BackfillRule`] says what may start behind a task that cannot.
 
-mod draft;
+mod plan_builder;
 mod preemption;
-mod turns;
+mod user_walk;
 
-pub use turns::{Grant, UserOrder};
+pub use user_walk::{Grant, UserOrder};
 
 use crate::cluster::{Effects, ReadyTask, View};
 use crate::command::Rejection;
@@ -17,93 +17,95 @@ use crate::lengths::Lengths;
 use crate::limits::LimitKind;
 use crate::place::Fit;
 use crate::plan::Plan;
-use crate::policy::{FAR, Param, Policy, QueuePosition, along, places_along, word};
+use crate::policy::{
+    MAX_COUNTED, Param, Policy, QueuePosition, positions_after_by_walk, positions_by_walk, word,
+};
 use crate::queue::{Key, Queue};
 use crate::shares::Shares;
 use crate::spec::{Boundary, JobSpec};
 use crate::time::{Span, Time};
-use draft::{PlanBuilder, StartOutcome};
+use plan_builder::{PlanBuilder, StartOutcome};
 use preemption::{PausedAttempt, Preemption};
 use std::collections::{BTreeMap, BTreeSet};
-use turns::UserWalk;
+use user_walk::UserWalk;
 
-/// Where a task stands in line. The key must not change while the task waits, unless an event changes it.
+/// Order of a queue. A waiting task's key must not change, unless an event changes it.
 pub trait Order: Send + Sync {
-    /// Smaller goes first.
+    /// Key of a waiting task; the smallest goes first.
     fn key(&self, task: &ReadyTask<'_>) -> Key;
 
-    /// What the key is, in a line: "P = priority − timeout; the largest P goes first".
+    /// Formula of the key, for people: "P = priority − timeout; the largest P goes first".
     fn formula(&self) -> &'static str;
 
-    /// The same with a task's numbers filled in: "P = 3 − 600 = −597".
-    fn numbers(&self, task: &ReadyTask<'_>, view: View<'_>, now: Time) -> String;
+    /// Formula with a task's values: "P = 3 − 600 = −597".
+    fn formula_values(&self, task: &ReadyTask<'_>, view: View<'_>, now: Time) -> String;
 
-    /// Sets tasks apart that are not treated alike even with equal needs.
+    /// Class of a task; tasks of different classes are queued apart even if their needs are equal.
     fn class(&self, task: &ReadyTask<'_>) -> u8 {
         let _ = task;
         0
     }
 
-    /// Devices tasks of a class may not use, in order.
+    /// Devices that tasks of a class may not use, sorted.
     fn withheld(&self, view: View<'_>, class: u8) -> Vec<DeviceId> {
         let _ = (view, class);
         Vec::new()
     }
 
-    /// Refuses a job this policy would never run.
+    /// Rejects a job that this policy would never run.
     fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejection> {
         let _ = (view, job);
         Ok(())
     }
 
-    /// The key of one that runs, to be compared with the keys of those that wait: it gives way to smaller ones.
-    fn kept_running(&self, task: &ReadyTask<'_>) -> Key {
+    /// Key of a running task, compared with the keys of waiting ones: a smaller key preempts it.
+    fn running_key(&self, task: &ReadyTask<'_>) -> Key {
         self.key(task)
     }
 
-    /// After how much more running a task's key is another, if that only grows.
-    fn sinks_after(&self, task: &ReadyTask<'_>) -> Option<Span> {
+    /// Running time after which a running task's key grows, for orders in which it does (multilevel feedback).
+    fn key_grows_after(&self, task: &ReadyTask<'_>) -> Option<Span> {
         let _ = task;
         None
     }
 
-    /// Takes in what is known of speeds. Before any key is asked for, and again whenever that has changed; all keys are
-    /// then asked for anew. Only where tasks go where they end first.
-    fn know(&mut self, shares: &Shares) {
+    /// Takes over the known speeds: before the first key is requested, and whenever they change, after which all keys
+    /// are requested again. Only called for policies that place tasks by speed.
+    fn learn_speeds(&mut self, shares: &Shares) {
         let _ = shares;
     }
 
-    /// An order among users; the key then ranks tasks of one user only.
-    fn turns(&self) -> Option<&dyn UserOrder> {
+    /// Order among users, for fair policies; keys then order the tasks of one user only.
+    fn user_order(&self) -> Option<&dyn UserOrder> {
         None
     }
 }
 
-/// What may start while the first in line cannot.
+/// Backfill: what may start while the first task in the queue cannot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackfillRule {
-    /// What does not delay the first in line, as far as expected times tell.
+    /// Tasks that do not delay the first one, by expected run times (EASY backfill).
     Reserve,
-    /// Nothing.
+    /// Nothing (strict order).
     Nobody,
-    /// Whatever fits.
+    /// Any task that fits.
     Anyone,
-    /// What delays none of the first in line, each of which is kept a place of its own.
+    /// Tasks that delay none of the first `depth` tasks, each of which has a reservation (conservative backfill).
     ReserveAll {
-        /// How many of them.
+        /// Number of reservations.
         depth: u32,
     },
 }
 
 impl BackfillRule {
-    /// The parameter every ordered policy with a choice has.
+    /// Parameter of every ordered policy that leaves the choice open.
     pub const PARAM: Param = word(
         "behind",
         &["reserve", "nobody", "anyone"],
         "what may start while the first in the queue cannot: what does not delay it, nothing, or whatever fits",
     );
 
-    /// The choice of that name; the default for any other word.
+    /// Rule with this parameter value; the default for any other text.
     pub fn from_word(word: &str) -> BackfillRule {
         match word {
             "nobody" => BackfillRule::Nobody,
@@ -113,56 +115,57 @@ impl BackfillRule {
     }
 }
 
-/// How many entries of one line a plan looks at for one short enough to run before a reservation begins.
+/// Entries of one sub-queue that a plan examines for one short enough to end before a reservation begins.
 const DEPTH: u32 = 200;
 
-/// How many of each line a forecast lets overtake those before them.
-const OVERTAKING: usize = 20;
+/// Tasks of each sub-queue that a forecast considers as possible backfill.
+const BACKFILL_CANDIDATES: usize = 20;
 
-/// For how many tasks a place is kept where they go where they end first.
-const KEPT_BY_SPEED: u32 = 64;
+/// Reservations of a policy that places tasks by speed.
+const RESERVATIONS_BY_SPEED: u32 = 64;
 
-/// A policy made of an order and a fit.
+/// Policy made of an order and a fit.
 pub struct Ordered<O> {
     order: O,
-    behind: BackfillRule,
+    backfill: BackfillRule,
+    /// Limit on attempts on workers at any time.
     fit: Fit,
     at_most: usize,
-    /// Whether the less urgent give way to the more urgent, and at which moments of their work.
-    gives_way: Option<Boundary>,
-    /// Whether tasks go where they end first by what is known of speeds; and which state of that the order knows.
+    /// Preemption boundary, if more urgent tasks preempt less urgent ones.
+    preempts_at: Option<Boundary>,
+    /// Revision of the known speeds that the order has taken over, if tasks are placed by speed.
     by_speed: Option<u64>,
-    /// What waits, by user where those take turns.
+    /// Waiting tasks, by user where users have an order; otherwise a single queue under the empty name.
     queues: BTreeMap<String, Queue>,
-    /// Whether the queues have been filled from a view.
+    /// Whether the queues were filled from a view.
     filled: bool,
 }
 
 impl<O: Order> Ordered<O> {
-    /// A policy with an empty cache.
-    pub fn new(order: O, behind: BackfillRule) -> Ordered<O> {
+    /// Policy with an empty cache.
+    pub fn new(order: O, backfill: BackfillRule) -> Ordered<O> {
         let (queues, filled) = (BTreeMap::new(), false);
-        let (fit, at_most, gives_way) = (Fit::default(), usize::MAX, None);
-        Ordered { order, behind, fit, at_most, gives_way, by_speed: None, queues, filled }
+        let (fit, at_most, preempts_at) = (Fit::default(), usize::MAX, None);
+        Ordered { order, backfill, fit, at_most, preempts_at, by_speed: None, queues, filled }
     }
 
-    /// Uses another rule to choose among fitting places.
+    /// Sets the fit.
     pub fn fit(self, fit: Fit) -> Ordered<O> {
         Ordered { fit, ..self }
     }
 
-    /// Has the less urgent give way to the more urgent, at these moments of their work. Not for an order among users.
+    /// Has more urgent tasks preempt less urgent ones, at these boundaries of their work. Not for orders among users.
     pub fn preempting(self, at: Boundary) -> Ordered<O> {
-        Ordered { gives_way: Some(at), ..self }
+        Ordered { preempts_at: Some(at), ..self }
     }
 
-    /// Has tasks whose speeds are known go where they end first, be it on a device that is not free yet. From the first
-    /// speed that is known, places are kept for those that wait, whatever else may go behind the first in line.
+    /// Places tasks of known speed where they end first, even on a device that is not free yet. As soon as any speed
+    /// is known, waiting tasks get reservations, whatever the backfill rule.
     pub fn by_speed(self) -> Ordered<O> {
         Ordered { by_speed: Some(0), ..self }
     }
 
-    /// Has at most this many attempts on workers at any time.
+    /// Limits the attempts on workers at any time.
     pub fn at_most(self, at_most: usize) -> Ordered<O> {
         Ordered { at_most, ..self }
     }
@@ -175,25 +178,25 @@ impl<O: Order> Ordered<O> {
             None => self.queues.entry(user.to_owned()).or_default(),
         };
         queue.sync(view, node, |t| (order.key(t), order.class(t)));
-        if queue.is_empty() && order.turns().is_some() {
+        if queue.is_empty() && order.user_order().is_some() {
             self.queues.remove(user);
         }
     }
 
-    /// In whose line a node's tasks stand; in nobody's where users do not take turns.
+    /// Name of the queue that a node's tasks are in: its user, or the empty name where users have no order.
     fn user_of<'v>(&self, view: View<'v>, node: NodeId) -> &'v str {
-        match self.order.turns() {
+        match self.order.user_order() {
             Some(_) => view.job(node.job).map_or("", |job| &job.user),
             None => "",
         }
     }
 
-    fn anyone_waits(&self) -> bool {
+    fn has_waiting(&self) -> bool {
         self.queues.values().any(|queue| !queue.is_empty())
     }
 
-    /// Whether anything stands still, or was asked to, by the wish of a policy.
-    fn anyone_stands(view: View<'_>) -> bool {
+    /// Whether any attempt is paused, or was asked to pause, by a policy.
+    fn has_paused(view: View<'_>) -> bool {
         let by_policy = |task| view.attempt(task).is_some_and(|(a, _)| a.pause == Some(RequestedBy::Policy));
         view.unsettled().any(by_policy)
     }
@@ -202,7 +205,7 @@ impl<O: Order> Ordered<O> {
         let revision = view.shares().revision();
         if self.by_speed.is_some_and(|known| known != revision) {
             self.by_speed = Some(revision);
-            self.order.know(view.shares());
+            self.order.learn_speeds(view.shares());
             self.queues.clear();
             self.filled = false;
         }
@@ -212,88 +215,99 @@ impl<O: Order> Ordered<O> {
         }
     }
 
-    fn in_turn<'v>(&self, view: View<'v>, now: Time) -> UserWalk<'_, 'v> {
-        UserWalk::new(view, now, &self.queues, self.order.turns())
+    fn walk<'v>(&self, view: View<'v>, now: Time) -> UserWalk<'_, 'v> {
+        UserWalk::new(view, now, &self.queues, self.order.user_order())
     }
 
-    /// An empty plan in the making.
-    fn draft<'a>(&self, view: View<'a>, now: Time) -> PlanBuilder<'a> {
+    /// Builder of an empty plan.
+    fn builder<'a>(&self, view: View<'a>, now: Time) -> PlanBuilder<'a> {
         let lengths = self.by_speed.and_then(|_| Lengths::known(view));
-        let behind =
-            if lengths.is_some() { BackfillRule::ReserveAll { depth: KEPT_BY_SPEED } } else { self.behind };
-        PlanBuilder::new(view, now, self.fit, behind, self.workload(view), lengths)
+        let backfill = match lengths {
+            Some(_) => BackfillRule::ReserveAll { depth: RESERVATIONS_BY_SPEED },
+            None => self.backfill,
+        };
+        PlanBuilder::new(view, now, self.fit, backfill, self.task_mix(view), lengths)
     }
 
-    /// Goes through the line, starting what may start; what it finds for those that cannot is left in the draft.
-    fn go_through(&self, draft: &mut PlanBuilder<'_>) {
-        let (view, now) = (draft.view, draft.now);
-        let mut walk = self.in_turn(view, now);
-        let mut still = self.weigh(draft).into_iter().peekable();
-        // Whether a place is kept, and whether it may be elsewhere, or another's, and leave room where it was, once this is
-        // carried out: where something starts after it was kept, or others were asked to give way for it.
-        let (mut keeps, mut moves) = (false, false);
-        let mut looked = BTreeMap::new();
+    /// Walks the queues in order and starts what may start. Reservations made on the way stay in the builder, for
+    /// explanations.
+    fn build_plan(&self, builder: &mut PlanBuilder<'_>) {
+        let mut walk = self.walk(builder.view, builder.now);
+        self.start_in_order(builder, &mut walk);
+        // Under `anyone` no user's turn can be missed: whatever fits has started already.
+        let order_changes = if self.backfill == BackfillRule::Anyone { None } else { walk.changes_at() };
+        let key_grows =
+            builder.preemption.as_ref().and_then(|preemption| preemption.key_grows_at(builder.now));
+        builder.plan.wake_at = order_changes.into_iter().chain(builder.revisit_at).chain(key_grows).min();
+    }
+
+    fn start_in_order(&self, builder: &mut PlanBuilder<'_>, walk: &mut UserWalk<'_, '_>) {
+        let view = builder.view;
+        let mut paused = self.prepare_preemption(builder).into_iter().peekable();
+        // Whether a reservation exists, and whether carrying out this plan may move it (to another place or task) and so
+        // leave capacity where it was: something started after it was made, or attempts were preempted for it.
+        let (mut reserved, mut moves) = (false, false);
+        // Entries examined of each sub-queue, so that a plan's cost does not grow with what waits.
+        let mut examined = BTreeMap::new();
+        let mut may_examine_next = |user, sub_queue| {
+            let count = examined.entry((user, sub_queue)).or_insert(0u32);
+            *count += 1;
+            *count < DEPTH
+        };
         loop {
-            // One that stands still comes before its equals that wait.
+            // On equal keys, a paused attempt goes before waiting tasks: it holds memory and has work to lose.
             let next = walk.peek();
-            if let Some(one) = still.next_if(|one| next.is_none_or(|key| one.key <= key)) {
-                draft.go_on(one);
+            if let Some(attempt) = paused.next_if(|attempt| next.is_none_or(|key| attempt.key <= key)) {
+                builder.resume(attempt);
                 continue;
             }
             let Some((user, item)) = walk.next() else { break };
-            if view.active() + draft.plan.start.len() >= self.at_most {
+            if view.active() + builder.plan.start.len() >= self.at_most {
                 break;
             }
-            if !draft.has_room(&item) {
+            // The array runs as many tasks at once as it may; others of the sub-queue are not affected.
+            if !builder.has_room(&item) {
                 walk.skip(item);
                 continue;
             }
-            let line = self.queues[user].line(item.line);
-            if let Err(at) = draft.allows(line, &item) {
-                let depth = looked.entry((user, item.line)).or_insert(0u32);
-                *depth += 1;
-                // Another of the line may promise less time; of all else they ask for the same.
-                if matches!(at.what, LimitKind::GpuTime { .. }) && *depth < DEPTH {
+            let sub_queue = self.queues[user].line(item.line);
+            if let Err(exceeded) = builder.allows(sub_queue, &item) {
+                // Quotas are equal within a sub-queue except for GPU time: a shorter task behind may still be within it.
+                let may_differ = matches!(exceeded.what, LimitKind::GpuTime { .. });
+                if may_examine_next(user, item.line) && may_differ {
                     walk.skip(item);
                 }
                 continue;
             }
-            let withheld = draft.withheld(line.class, |class| self.order.withheld(view, class));
-            match draft.start(&item, &line.needs, &withheld) {
-                StartOutcome::Started(given) => {
-                    moves |= keeps || draft.kept.is_some();
-                    walk.gave(given);
+            let withheld = builder.withheld(sub_queue.class, |class| self.order.withheld(view, class));
+            match builder.start(&item, &sub_queue.needs, &withheld) {
+                StartOutcome::Started(grant) => {
+                    moves |= reserved || builder.reservation.is_some();
+                    walk.grant(grant);
                     walk.next_of_cohort(item);
                 }
-                StartOutcome::Kept => {
-                    keeps = true;
+                StartOutcome::Reserved => {
+                    reserved = true;
                     walk.next_of_cohort(item);
                 }
+                // A shorter task of the same needs may still end before the reservation begins.
                 StartOutcome::WouldDelay => {
-                    let depth = looked.entry((user, item.line)).or_insert(0u32);
-                    *depth += 1;
-                    if *depth < DEPTH {
+                    if may_examine_next(user, item.line) {
                         walk.skip(item);
                     }
                 }
-                StartOutcome::NoRoom if draft.behind == BackfillRule::Nobody => break,
+                StartOutcome::NoRoom if builder.backfill == BackfillRule::Nobody => break,
+                // Not skipping the item leaves its whole sub-queue: nothing with equal needs fits either.
                 StartOutcome::NoRoom => {}
             }
         }
-        // Whoever waits for what these hold would wait for ever if they did not go on.
-        still.for_each(|one| draft.go_on(one));
-        if self.behind != BackfillRule::Anyone {
-            draft.plan.wake_at = walk.changes_at();
-        }
-        draft.plan.wake_at = draft.plan.wake_at.into_iter().chain(draft.thinks_again_at).min();
-        if let Some(preemption) = &draft.preemption {
-            draft.plan.wake_at = draft.plan.wake_at.into_iter().chain(preemption.sinks_at(now)).min();
-        }
-        draft.plan.again = moves || keeps && draft.preemption.is_some() && !draft.plan.is_empty();
+        // Paused attempts hold memory that a waiting task may need: if they did not resume, both would wait for ever.
+        paused.for_each(|attempt| builder.resume(attempt));
+        builder.plan.again = moves || reserved && builder.preemption.is_some() && !builder.plan.is_empty();
     }
 
-    /// The tasks that wait and run, if it matters where they would fit.
-    fn workload(&self, view: View<'_>) -> TaskMix {
+    /// Needs of waiting and running tasks, for the fit that minimises fragmentation.
+    fn task_mix(&self, view: View<'_>) -> TaskMix {
         if self.fit != Fit::Gradient {
             return TaskMix::default();
         }
@@ -302,30 +316,30 @@ impl<O: Order> Ordered<O> {
         TaskMix::of(waiting.chain(running))
     }
 
-    /// Looks at those that run, if they may have to give way; gives those that stand still, the most urgent first.
-    fn weigh<'a>(&self, draft: &mut PlanBuilder<'a>) -> Vec<PausedAttempt<'a>> {
-        let Some(at) = self.gives_way else {
-            draft.let_go_on();
+    /// Prepares preemption, if the policy preempts; returns the paused attempts, the most urgent first.
+    fn prepare_preemption<'a>(&self, builder: &mut PlanBuilder<'a>) -> Vec<PausedAttempt<'a>> {
+        let Some(at) = self.preempts_at else {
+            builder.resume_all();
             return Vec::new();
         };
-        let (preemption, still) = Preemption::new(self, at, draft.view, draft.now);
-        draft.preemption = Some(preemption);
-        still
+        let (preemption, paused) = Preemption::new(self, at, builder.view, builder.now);
+        builder.preemption = Some(preemption);
+        paused
     }
 
-    /// How many are considered before a task, if it is not too far back to say.
+    /// Number of tasks considered before this one; none if it is too far back to count.
     fn ahead(&self, view: View<'_>, task: TaskId, now: Time) -> Option<u64> {
-        if let Some(queue) = self.by_keys(view) {
+        if let Some(queue) = self.key_ordered(view) {
             let (_, key) = queue.find(task)?;
             return Some(queue.ahead(view, key, task));
         }
-        self.line(view, FAR, now).iter().position(|t| *t == task).map(|at| at as u64)
+        self.line(view, MAX_COUNTED, now).iter().position(|t| *t == task).map(|at| at as u64)
     }
 
-    /// The only queue, where tasks stand in it by their keys alone: no user takes turns and none has a limit.
-    fn by_keys(&self, view: View<'_>) -> Option<&Queue> {
-        let by_keys = self.order.turns().is_none() && !view.has_limits();
-        self.queues.values().next().filter(|_| by_keys)
+    /// The single queue, if positions in it depend on keys alone: no order among users and no limits.
+    fn key_ordered(&self, view: View<'_>) -> Option<&Queue> {
+        let key_ordered = self.order.user_order().is_none() && !view.has_limits();
+        self.queues.values().next().filter(|_| key_ordered)
     }
 }
 
@@ -339,17 +353,17 @@ impl<O: Order> Policy for Ordered<O> {
 
     fn plan(&mut self, view: View<'_>, now: Time) -> Plan {
         self.fill(view);
-        if !self.anyone_waits() && !Self::anyone_stands(view) {
+        if !self.has_waiting() && !Self::has_paused(view) {
             return Plan::default();
         }
-        let mut draft = self.draft(view, now);
-        self.go_through(&mut draft);
-        draft.plan
+        let mut builder = self.builder(view, now);
+        self.build_plan(&mut builder);
+        builder.plan
     }
 
     fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Explanation {
-        if let Some(why) = explain::without_policy(view, task, now) {
-            return why;
+        if let Some(explanation) = explain::without_policy(view, task, now) {
+            return explanation;
         }
         let Some((_, spec)) = view.job(task.job).and_then(|j| j.node(task.node)) else {
             return Explanation::plain(WaitReason::NotItsTurn);
@@ -362,14 +376,14 @@ impl<O: Order> Policy for Ordered<O> {
         let reason = match explain::room(view, &spec.needs, &withheld) {
             Err(reason) => reason,
             Ok(()) => {
-                let mut draft = self.draft(view, now);
-                self.go_through(&mut draft);
-                match draft.kept_first {
-                    _ if draft.plan.start.iter().any(|s| s.task == task) => WaitReason::Next,
+                let mut builder = self.builder(view, now);
+                self.build_plan(&mut builder);
+                match builder.first_reservation {
+                    _ if builder.plan.start.iter().any(|s| s.task == task) => WaitReason::Next,
                     Some((for_task, from)) if for_task == task => WaitReason::EndsSooner { from },
                     Some((for_task, from)) => WaitReason::Reserved { for_task, from },
-                    // What is free is of types it gets nowhere on.
-                    None if draft.knows_speeds_of(task) => WaitReason::NoRoom,
+                    // Only device types that the task makes no progress on are free.
+                    None if builder.knows_speeds_of(task) => WaitReason::NoRoom,
                     None => WaitReason::NotItsTurn,
                 }
             }
@@ -378,7 +392,7 @@ impl<O: Order> Policy for Ordered<O> {
     }
 
     fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
-        let mut walk = self.in_turn(view, now);
+        let mut walk = self.walk(view, now);
         let mut line = Vec::new();
         let allowance = view.allowance(now);
         while let Some((user, item)) = walk.next().filter(|_| line.len() < most) {
@@ -388,8 +402,8 @@ impl<O: Order> Policy for Ordered<O> {
                 continue;
             }
             line.push(item.task);
-            if self.order.turns().is_some() {
-                walk.gave(Grant::wanted(view.pool(), &self.queues[user].line(item.line).needs));
+            if self.order.user_order().is_some() {
+                walk.grant(Grant::requested(view.pool(), &self.queues[user].line(item.line).needs));
             }
             walk.next_of_cohort(item);
         }
@@ -397,8 +411,8 @@ impl<O: Order> Policy for Ordered<O> {
     }
 
     fn places(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, QueuePosition> {
-        let Some(queue) = self.by_keys(view) else {
-            return places_along(self, view, nodes, now);
+        let Some(queue) = self.key_ordered(view) else {
+            return positions_by_walk(self, view, nodes, now);
         };
         let place = |node: &NodeId| {
             let (key, task) = queue.find_first(*node)?;
@@ -414,12 +428,12 @@ impl<O: Order> Policy for Ordered<O> {
         most: usize,
         now: Time,
     ) -> Vec<QueuePosition> {
-        let Some(queue) = self.by_keys(view) else {
-            return along(self, view, after, most, now);
+        let Some(queue) = self.key_ordered(view) else {
+            return positions_after_by_walk(self, view, after, most, now);
         };
         let mut seen = BTreeSet::new();
         let entries = queue.entries_after(after.and_then(|after| Some((after.key?, after.task))));
-        // A node with tasks to be tried again stands in line more than once.
+        // A node with tasks to retry has several entries.
         let first = |task: &TaskId| queue.find_first(task.node_id()).is_none_or(|(_, first)| first == *task);
         let entries = entries.filter(|(_, task, _)| first(task) && seen.insert(task.node_id()));
         entries
@@ -431,8 +445,8 @@ impl<O: Order> Policy for Ordered<O> {
     fn contenders(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
         let mut first = self.line(view, most, now);
         if first.len() == most {
-            // Lines of other needs, all of which may be behind.
-            first.extend(self.queues.values().flat_map(|queue| queue.heads(OVERTAKING)).take(most));
+            // Sub-queues of other needs, all of which may be further back.
+            first.extend(self.queues.values().flat_map(|queue| queue.heads(BACKFILL_CANDIDATES)).take(most));
         }
         first
     }
@@ -441,11 +455,11 @@ impl<O: Order> Policy for Ordered<O> {
         self.order.formula()
     }
 
-    fn numbers(&self, view: View<'_>, task: TaskId, now: Time) -> Option<String> {
-        // Those to be tried again stand for themselves, the rest of an array for one another.
+    fn formula_values(&self, view: View<'_>, task: TaskId, now: Time) -> Option<String> {
+        // A task to retry has its own entry; the fresh tasks of an array share one.
         let mut ready = view.ready(task.node_id());
         let own = ready.find(|r| r.task == task || r.count > 1)?;
-        Some(self.order.numbers(&own, view, now))
+        Some(self.order.formula_values(&own, view, now))
     }
 
     fn accept(&self, view: View<'_>, job: &JobSpec) -> Result<(), Rejection> {

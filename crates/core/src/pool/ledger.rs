@@ -1,11 +1,11 @@
-//! A sheet laid over the pool: what would be given, were a plan carried out.
+//! Ledger: the pool as it would be if a plan were carried out.
 
 use super::{Placement, Pool, WorkerUse};
 use crate::bitset::Bitset;
 use crate::ids::WorkerId;
 use std::collections::BTreeMap;
 
-/// A sheet over the pool on which charges and releases can be tried without changing it.
+/// Overlay on the pool, on which allocations can be tried without changing it. Copies a worker on first write.
 #[derive(Clone)]
 pub struct Ledger<'a> {
     base: &'a Pool,
@@ -13,47 +13,47 @@ pub struct Ledger<'a> {
 }
 
 impl<'a> Ledger<'a> {
-    /// A clean sheet.
+    /// Ledger without changes.
     pub fn over(base: &'a Pool) -> Ledger<'a> {
         Ledger { base, touched: BTreeMap::new() }
     }
 
-    /// A worker as the sheet has it.
+    /// Worker as the ledger has it.
     pub fn worker(&self, id: WorkerId) -> Option<&WorkerUse> {
         self.touched.get(&id).or_else(|| self.base.worker(id))
     }
 
-    /// Whether a placement would be accepted.
+    /// Whether a placement fits.
     pub fn admits(&self, p: &Placement) -> bool {
         self.worker(p.worker).is_some_and(|w| w.admits(p))
     }
 
-    /// Notes a placement as given.
+    /// Allocates a placement.
     pub fn charge(&mut self, p: &Placement) {
         self.write_on(p.worker).charge(p);
     }
 
-    /// Notes an attempt as standing still.
+    /// Pauses an attempt.
     pub fn pause(&mut self, p: &Placement) {
         self.write_on(p.worker).pause(p);
     }
 
-    /// Notes an attempt that stood still as going on.
+    /// Resumes an attempt.
     pub fn resume(&mut self, p: &Placement) {
         self.write_on(p.worker).resume(p);
     }
 
-    /// Whether an attempt that stands still could go on.
+    /// Whether a paused attempt could resume.
     pub fn admits_resumed(&self, p: &Placement) -> bool {
         self.worker(p.worker).is_some_and(|w| w.admits_resumed(p))
     }
 
-    /// Notes a placement as given back by one that runs.
+    /// Releases the placement of a running attempt.
     pub fn release(&mut self, p: &Placement) {
         self.write_on(p.worker).release(p);
     }
 
-    /// Notes a placement as given back by one that is being ended, and may stand still meanwhile.
+    /// Releases the placement of an attempt that is stopping, and may be paused meanwhile.
     pub fn release_ending(&mut self, p: &Placement, paused: bool) {
         if paused {
             self.resume(p);
@@ -61,13 +61,13 @@ impl<'a> Ledger<'a> {
         self.release(p);
     }
 
-    /// What the sheet says of one worker, on a sheet of its own.
+    /// Ledger with the changes of a single worker.
     pub fn page(&self, worker: WorkerId) -> Ledger<'a> {
         let touched = self.touched.get_key_value(&worker).map(|(&id, used)| (id, used.clone()));
         Ledger { base: self.base, touched: touched.into_iter().collect() }
     }
 
-    /// Workers that may have room for a task without devices, or for a share of a device, in order of number.
+    /// Workers that may have capacity for a task without devices, or for a share of a device, by id.
     pub fn candidates(&self, devices: bool) -> impl Iterator<Item = (WorkerId, &WorkerUse)> + '_ {
         let all = (!devices).then(|| self.base.workers().map(|(id, _)| id));
         let spare =
@@ -76,7 +76,8 @@ impl<'a> Ledger<'a> {
         ids.filter_map(|id| self.worker(id).map(|w| (id, w)))
     }
 
-    /// Workers with at least this many idle devices: those written on, then the others, the fewest idle devices first.
+    /// Workers with at least this many idle devices: changed ones first, then the others, the fewest idle devices
+    /// first.
     pub fn with_idle(&self, devices: usize) -> impl Iterator<Item = (WorkerId, &WorkerUse)> + '_ {
         let touched = self.touched.iter().filter(move |(_, w)| w.open && w.idle >= devices);
         let others = self.base.idle.iter().skip(devices).flat_map(Bitset::iter).map(WorkerId);
@@ -84,12 +85,12 @@ impl<'a> Ledger<'a> {
         touched.map(|(&id, w)| (id, w)).chain(others.map(|id| (id, &self.base.workers[id.0 as usize])))
     }
 
-    /// Whether anything was noted of a worker.
+    /// Whether a worker was changed.
     pub fn is_touched(&self, id: WorkerId) -> bool {
         self.touched.contains_key(&id)
     }
 
-    /// The pool under the sheet.
+    /// The pool below.
     pub fn pool(&self) -> &'a Pool {
         self.base
     }
@@ -100,7 +101,7 @@ impl<'a> Ledger<'a> {
     }
 }
 
-/// Two ascending sequences as one, without repeats.
+/// Merge of two ascending sequences, without duplicates.
 fn merge<T: Ord>(a: impl Iterator<Item = T>, b: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
     let (mut a, mut b) = (a.peekable(), b.peekable());
     std::iter::from_fn(move || match (a.peek(), b.peek()) {

@@ -26,7 +26,7 @@ impl Order for Arrival {
         ""
     }
 
-    fn numbers(&self, _: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
+    fn formula_values(&self, _: &ReadyTask<'_>, _: View<'_>, _: Time) -> String {
         String::new()
     }
 }

@@ -219,7 +219,7 @@ impl Policy for ByGoal {
         "for each type its promised share / its share so far; whoever was promised most of what it did not get goes first"
     }
 
-    fn numbers(&self, view: View<'_>, task: TaskId, now: Time) -> Option<String> {
+    fn formula_values(&self, view: View<'_>, task: TaskId, now: Time) -> Option<String> {
         let draft = self.draft(view, now);
         let Some(member) = draft.input.member(task) else {
             let submitted = view.job(task.job)?.submitted;
@@ -232,8 +232,8 @@ impl Policy for ByGoal {
         Some(shares.iter().map(each).collect::<Vec<_>>().join(", "))
     }
 
-    fn errand(&self, view: View<'_>, now: Time) -> Option<BackgroundSolve> {
-        solver_input::errand(self, &self.input(view, now))
+    fn background_solve(&self, view: View<'_>, now: Time) -> Option<BackgroundSolve> {
+        solver_input::background_solve(self, &self.input(view, now))
     }
 }
 

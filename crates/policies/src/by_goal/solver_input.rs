@@ -20,7 +20,7 @@ const UNKNOWN_LENGTH: f64 = 3600.0;
 const LEAST_LEFT: f64 = 1e-3;
 
 /// Background solve for this input; `None` where the view already has the target, or the failure.
-pub(super) fn errand(policy: &ByGoal, input: &RoundInput<'_>) -> Option<BackgroundSolve> {
+pub(super) fn background_solve(policy: &ByGoal, input: &RoundInput<'_>) -> Option<BackgroundSolve> {
     if input.members.is_empty() {
         return None;
     }

@@ -1,6 +1,6 @@
 //! Speeds of profiles on the available types: as measured or stated, otherwise estimated, and equal everywhere for a
 //! task without a profile. Likewise in pairs on the same devices, for profiles that may be co-located
-//! (`Shares::get_on`). Only a cache over the state.
+//! (`Shares::may_colocate`). Only a cache over the state.
 
 use super::fnv::Fnv;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,7 +72,7 @@ impl Speeds {
         let mut model: Option<InterferenceModel> = None;
         for gpus in widths {
             for (j, kind) in self.kinds.clone().iter().enumerate() {
-                for (one, other) in shares.that_get_on(gpus, kind) {
+                for (one, other) in shares.colocatable_pairs(gpus, kind) {
                     let Some(alone) = self.alone(one, gpus, kind) else { continue };
                     let kept = match shares.speed_beside(one, other, gpus, kind) {
                         Some(known) => known.steps_per_second / alone,

@@ -101,7 +101,7 @@ impl Policies {
                 task: text(&views::task_name(cluster, task)),
                 name: text(&job.spec.name),
                 user: text(&job.user),
-                numbers: numbers(policy.numbers(cluster.view(), task, clock), job.submitted),
+                numbers: numbers(policy.formula_values(cluster.view(), task, clock), job.submitted),
             })
         };
         let mut by_group: Vec<_> = views.iter().zip(defs).collect();
