@@ -1,7 +1,7 @@
-//! A set of small numbers, such as those of workers: one bit each, and one more for every 64 of them that says whether any
-//! is in it, so that the next is found in few steps however few there are.
+//! Hierarchical bitset of small numbers, such as worker ids: one bit each, and a summary bit for every 64 of them, so
+//! that the next member is found in few steps even if the set is sparse.
 
-/// Numbers in order.
+/// Set of numbers, in order.
 ///
 /// ```
 /// use warpyard_core::bitset::Bitset;
@@ -14,12 +14,12 @@
 #[derive(Clone, Debug, Default)]
 pub struct Bitset {
     words: Vec<u64>,
-    /// Which words are not 0.
+    /// Summary: which words are not 0.
     filled: Vec<u64>,
 }
 
 impl Bitset {
-    /// Puts a number in.
+    /// Inserts a number.
     pub fn insert(&mut self, number: u32) {
         let (word, bit) = place(number);
         if word >= self.words.len() {
@@ -30,7 +30,7 @@ impl Bitset {
         self.filled[word / 64] |= 1 << (word % 64);
     }
 
-    /// Takes a number out.
+    /// Removes a number.
     pub fn remove(&mut self, number: u32) {
         let (word, bit) = place(number);
         let Some(bits) = self.words.get_mut(word) else { return };
@@ -40,12 +40,12 @@ impl Bitset {
         }
     }
 
-    /// Every number, the smallest first.
+    /// Numbers, the smallest first.
     pub fn iter(&self) -> Iter<'_> {
         Iter { of: self, word: 0, bits: self.words.first().copied().unwrap_or(0) }
     }
 
-    /// The first word from a place on that is not 0.
+    /// First word at or after this index that is not 0.
     fn filled_from(&self, word: usize) -> Option<usize> {
         let mut at = word / 64;
         let mut filled = self.filled.get(at)? & (u64::MAX << (word % 64));
@@ -57,12 +57,12 @@ impl Bitset {
     }
 }
 
-/// Numbers, the smallest first.
+/// Iterator over the numbers, the smallest first.
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     of: &'a Bitset,
     word: usize,
-    /// What is left of the word.
+    /// Bits of the current word that are left.
     bits: u64,
 }
 
@@ -80,7 +80,7 @@ impl Iterator for Iter<'_> {
     }
 }
 
-/// However much was ever in it.
+/// Equality of contents, whatever was inserted before.
 impl PartialEq for Bitset {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())

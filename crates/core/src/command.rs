@@ -1,4 +1,4 @@
-//! What is asked of the cluster, and how it refuses.
+//! Commands: requests to change the state, and their rejections.
 
 use crate::event::{End, Env, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
@@ -16,149 +16,151 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Something asked by a person, a worker or the engine itself.
+/// Command: a request of a user, a worker or the engine itself.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Accept a job.
+    /// Accepts a job.
     Submit {
-        /// Who asks.
+        /// Submitting user.
         user: String,
-        /// The environment its tasks start from.
+        /// Environment its tasks inherit.
         env: Option<Arc<Env>>,
-        /// The job; its own `env` field is filled in here.
+        /// Job specification; its `env` field is filled in when the command is decided.
         spec: Arc<JobSpec>,
     },
-    /// Give tasks up.
+    /// Cancels tasks, with their grace period.
     Cancel(TaskSelector),
-    /// Give tasks up and grant them no grace, even if they were asked to end before.
+    /// Cancels tasks without a grace period, also tasks that are stopping already.
     Kill(TaskSelector),
-    /// Give an attempt up that did nothing with its devices for so long.
+    /// Ends an attempt that left its devices idle for this long.
     EndIdle(AttemptId, Span),
-    /// Start none of these tasks.
+    /// Holds tasks: none of them starts.
     Hold(TaskSelector),
-    /// Start held tasks again.
+    /// Releases held tasks.
     Release(TaskSelector),
-    /// Change a job's priority.
+    /// Changes a job's priority.
     SetPriority(JobId, i64),
-    /// Run ended tasks again.
+    /// Runs ended tasks again.
     Retry {
-        /// Which.
+        /// Tasks to run again.
         target: TaskSelector,
-        /// Only those that did not succeed.
+        /// Only tasks that did not succeed.
         failed_only: bool,
     },
-    /// Freeze running tasks and start none of those that wait.
+    /// Pauses running tasks and holds waiting ones.
     Pause(TaskSelector),
-    /// Let paused tasks go on.
+    /// Resumes paused tasks.
     Resume(TaskSelector),
-    /// Execute commands one after another in one step: nothing is planned in between, so nothing that a later one names
-    /// starts because of an earlier one. One that is refused stops none of the others.
+    /// Executes several commands in order, in one step. Nothing is planned in between, so no task that a later
+    /// command names starts because of an earlier one. A rejected command does not stop the others.
     Several(Vec<Command>),
-    /// Start nothing new on a worker, or again.
+    /// Drains a worker (it starts nothing new), or puts it back into service.
     Drain {
-        /// Which.
+        /// Worker.
         worker: WorkerId,
         /// Whether to drain it.
         drained: bool,
     },
-    /// Accept a claim for a process that uses devices already, and give it those at once.
+    /// Accepts a claim for a process that already uses devices, and grants it those devices at once.
     Adopt {
-        /// Whose it is.
+        /// User the process belongs to.
         user: String,
         /// The claim.
         spec: JobSpec,
-        /// The devices it uses, all of one worker.
+        /// Devices the process uses, all of one worker.
         devices: Vec<DeviceId>,
     },
-    /// Whoever holds a claim is still there.
+    /// Renews the lease of a claim: its holder is alive.
     Heard(JobId),
-    /// Let a claim last longer.
+    /// Extends a claim.
     Extend {
-        /// Which.
+        /// Job.
         job: JobId,
-        /// By how much.
+        /// Extension.
         by: Span,
     },
-    /// Put another policy in force.
+    /// Puts a policy in force.
     SetPolicy(PolicyChoice),
-    /// Put other limits in force.
+    /// Puts limits in force.
     SetLimits(Arc<Limits>),
-    /// Say in which groups a user is, of those that have limits.
+    /// Sets a user's membership of the groups that have limits.
     TellGroups {
-        /// Who.
+        /// User.
         user: String,
-        /// Their names.
+        /// Names of the groups.
         groups: Vec<String>,
     },
-    /// Speeds of profiles, and what an hour of each type costs, as said or measured.
+    /// Sets speeds of profiles, and device-hour costs, as declared or measured.
     SetSpeeds {
-        /// Speeds.
+        /// Speeds of profiles.
         speeds: Vec<Speed>,
-        /// Costs by type.
+        /// Costs of a device-hour, by type.
         costs: BTreeMap<String, f64>,
     },
-    /// A task is so far.
+    /// Records a task's progress.
     Progress {
-        /// The attempt that says so.
+        /// Attempt that reports it.
         attempt: AttemptId,
-        /// Steps done since the task first began.
+        /// Steps done since the task first started.
         steps: u64,
     },
-    /// A target allocation was found, or was not. It may come late: what has ended meanwhile is left out, and one asked
-    /// for by another policy is ignored.
+    /// Puts a target allocation in force, or records that the solver found none. The result may be late: tasks that
+    /// have ended meanwhile are left out, and a result solved for another policy is ignored.
     SetTarget(Result<Allocation, SolveFailure>),
-    /// A worker presents itself.
+    /// Registers a worker.
     Join(WorkerInfo),
-    /// Take in a report as a link delivered it. The engine drops a late or doubled one; of any other it executes the
-    /// parts: [`Join`](Command::Join), [`Report`](Command::Report), [`MeasuredMemory`](Command::MeasuredMemory).
+    /// Receives a report as a link delivered it. The engine drops late and duplicate reports; of any other it
+    /// executes the parts: [`Join`](Command::Join), [`Report`](Command::Report),
+    /// [`MeasuredMemory`](Command::MeasuredMemory).
     Receive {
-        /// Who sent it.
+        /// Sender.
         worker: WorkerId,
         /// The report.
         report: Box<Report>,
     },
-    /// A worker says what happened to attempts and devices.
+    /// Records what a worker observes of its attempts and devices.
     Report {
-        /// Who says it.
+        /// Reporting worker.
         worker: WorkerId,
-        /// Where attempts stand.
+        /// Status of each attempt.
         attempts: SmallMap<AttemptId, AttemptStatus>,
-        /// How its devices are, by the driver's name.
+        /// Device states, by the driver's device name.
         devices: BTreeMap<String, DeviceState>,
     },
-    /// A worker says how much memory of its devices attempts were measured to use.
+    /// Records how much device memory attempts were measured to use.
     MeasuredMemory {
-        /// The worker.
+        /// Reporting worker.
         worker: WorkerId,
         /// Bytes in use.
         used: MemoryUse,
     },
-    /// A worker's lease ran out.
+    /// Declares a worker lost: its lease expired.
     GiveUp(WorkerId),
-    /// An ended job may leave the memory.
+    /// Evicts an ended job from memory.
     Forget(JobId),
 }
 
-/// Bytes of device memory in use, by attempt and the driver's name of the device. What is absent was not measured.
+/// Device memory in use in bytes, by attempt and the driver's device name. An absent entry was not measured.
 pub type MemoryUse = BTreeMap<AttemptId, BTreeMap<String, u64>>;
 
-/// Which tasks are meant.
+/// Selection of tasks that a command applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskSelector {
-    /// All of a job's.
+    /// All tasks of a job.
     Job(JobId),
-    /// All of a node's.
+    /// All tasks of a node.
     Node(NodeId),
-    /// Those of a node at these positions. Ranges stay ranges, so that naming a million tasks costs what naming one does.
+    /// Tasks of a node in a range of positions. A range stays a range, so that selecting a million tasks costs no
+    /// more than selecting one.
     Range {
-        /// Their node.
+        /// Node of the tasks.
         node: NodeId,
-        /// The first position.
+        /// First position.
         start: u32,
-        /// The position after the last.
+        /// Position after the last.
         end: u32,
     },
-    /// One.
+    /// One task.
     Task(TaskId),
 }
 
@@ -169,7 +171,7 @@ impl From<JobId> for TaskSelector {
 }
 
 impl TaskSelector {
-    /// The job meant, or whose part is meant.
+    /// Job of the selected tasks.
     pub fn job(self) -> JobId {
         match self {
             TaskSelector::Job(job) => job,
@@ -178,7 +180,7 @@ impl TaskSelector {
         }
     }
 
-    /// The node meant, or whose part is meant; none where the whole job is.
+    /// Node of the selected tasks; none if the whole job is selected.
     pub fn node(self) -> Option<NodeId> {
         match self {
             TaskSelector::Job(_) => None,
@@ -187,7 +189,7 @@ impl TaskSelector {
         }
     }
 
-    /// The positions meant of a node that has so many.
+    /// Positions selected of a node with `len` tasks.
     pub fn positions(self, node: NodeId, len: u32) -> Range<u32> {
         match self {
             TaskSelector::Job(job) if node.job == job => 0..len,
@@ -200,7 +202,7 @@ impl TaskSelector {
         }
     }
 
-    /// The same target in another job.
+    /// The same selection in another job.
     pub fn in_job(self, job: JobId) -> TaskSelector {
         match self {
             TaskSelector::Job(_) => TaskSelector::Job(job),
@@ -212,52 +214,52 @@ impl TaskSelector {
         }
     }
 
-    /// Whether a task is meant.
+    /// Whether a task is selected.
     pub fn contains(self, task: TaskId) -> bool {
         self.positions(task.node_id(), u32::MAX).contains(&task.index)
     }
 }
 
-/// Where an attempt stands, as its worker tells it. Workers tell what *is*, again and again; what *changed* is worked
-/// out here, so that a lost, late or doubled message does no harm.
+/// Status of an attempt, as its worker reports it. Workers report absolute states again and again; the core derives
+/// what changed, so that a lost, late or duplicate message does no harm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptStatus {
-    /// Its process runs.
+    /// The process runs.
     Running,
-    /// It stands still.
+    /// The process is frozen.
     Frozen,
-    /// It is over.
+    /// The attempt ended.
     Over(End),
 }
 
-/// A refused command: a stable code for programs, words for people, and the field it is about if it is about one.
+/// Rejection of a command: a stable code for programs, a message for people, and the field it is about, if any.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Rejection {
-    /// Stable, in kebab-case.
+    /// Stable code, in kebab-case for programs.
     pub code: Code,
-    /// What is wrong.
+    /// Message for people.
     pub message: String,
-    /// Where, such as `tasks[2].gpu_memory`.
+    /// Path of the rejected field, such as `tasks[2].gpu_memory`.
     pub path: Option<String>,
-    /// What to do about it.
+    /// Suggested remedy.
     pub help: Option<String>,
 }
 
 impl Rejection {
-    /// A refusal with nothing but a code and words.
+    /// Rejection with a code and a message only.
     pub fn new(code: Code, message: impl Into<String>) -> Rejection {
         Rejection { code, message: message.into(), path: None, help: None }
     }
 
-    /// Says which field is meant.
+    /// Names the rejected field.
     pub fn at(mut self, path: impl Into<String>) -> Rejection {
         self.path = Some(path.into());
         self
     }
 
-    /// Says what to do.
+    /// Suggests a remedy.
     pub fn help(mut self, help: impl Into<String>) -> Rejection {
         self.help = Some(help.into());
         self
@@ -266,15 +268,15 @@ impl Rejection {
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// Why commands are refused.
+        /// Codes of rejections.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Code { $($(#[$doc])* $name,)* }
 
         impl Code {
-            /// Every code there is.
+            /// All codes.
             pub const ALL: &[Code] = &[$(Code::$name,)*];
 
-            /// The code as programs see it.
+            /// Name of the code, as programs see it.
             pub fn word(self) -> &'static str {
                 match self { $(Code::$name => $text,)* }
             }
@@ -283,55 +285,55 @@ macro_rules! codes {
 }
 
 codes! {
-    /// There is no such job (any more).
+    /// The job does not exist, or no longer does.
     NoSuchJob = "unknown-job",
-    /// There is no such task in the job.
+    /// The job has no such task.
     NoSuchTask = "unknown-task",
-    /// There is no such worker.
+    /// The worker does not exist.
     NoSuchWorker = "unknown-worker",
     /// The job named in `after` does not exist.
     NoSuchDependency = "unknown-job",
-    /// Everything meant is over already.
+    /// All selected tasks have ended already.
     AlreadyDone = "wrong-state",
-    /// Nothing meant is over yet.
+    /// No selected task has ended yet.
     NotDone = "wrong-state",
-    /// There is nothing to run again.
+    /// No selected task can run again.
     NothingToRetry = "wrong-state",
-    /// Tasks that depend on the one to be run again have begun, or one it depends on has not ended well.
+    /// A dependent of the task to run again has already started, or one of its dependencies has not succeeded.
     DependsOnOthers = "wrong-state",
     /// The job is held already.
     AlreadyHeld = "wrong-state",
     /// The job is not held.
     NotHeld = "wrong-state",
-    /// This can be done to claims only, or to anything but claims.
+    /// The command applies to claims only, or to anything but claims.
     Claims = "wrong-state",
-    /// The device is given to others already.
+    /// The device is allocated already.
     DeviceTaken = "wrong-state",
-    /// No device here is of an acceptable type.
+    /// No device of the cluster has an acceptable type.
     NoDeviceOfType = "no-such-gpu-type",
-    /// No device here has so much memory.
+    /// No device of the cluster has enough memory.
     NoDeviceLargeEnough = "no-device-large-enough",
-    /// No worker here has so many (acceptable) devices.
+    /// No worker has enough (acceptable) devices.
     TooManyGpus = "too-few-gpus",
-    /// No worker here has so many processors.
+    /// No worker has enough CPUs.
     TooManyCpus = "too-few-cpus",
-    /// No worker here has so much memory.
+    /// No worker has enough main memory.
     TooMuchMemory = "too-little-memory",
-    /// A device named in the scope or preference does not exist.
+    /// A device named in `scope` or `preferred` does not exist.
     NoSuchDevice = "no-such-device",
-    /// No policy has that name.
+    /// No policy has this name.
     NoSuchPolicy = "unknown-policy",
-    /// The policy has no such parameter, or the value is not one it takes.
+    /// The policy has no such parameter, or the value is invalid.
     BadParameter = "bad-parameter",
-    /// The key of a submission was used before for something else.
+    /// The idempotency key was used before for a different submission.
     KeyUsed = "idempotency-mismatch",
-    /// The policy in force does not take such a job.
+    /// The policy in force rejects the job.
     RefusedByPolicy = "refused-by-policy",
-    /// It would be more than its user may have.
+    /// The job exceeds a limit of its user.
     OverLimit = "over-limit",
-    /// A speed or cost is no such number.
+    /// A speed or cost is not a valid number.
     BadSpeed = "bad-speed",
-    /// A plan asked for something that is no longer so.
+    /// A part of a plan no longer applies.
     StalePlan = "stale-plan",
 }
 

@@ -1,5 +1,5 @@
-//! What happened. Events are the log on disk: they are facts, they carry every decision that was taken, and their types
-//! only ever grow.
+//! Events: the facts the log on disk consists of. Each carries every decision that was taken, so that replay decides
+//! nothing, and event types only ever grow.
 
 use crate::ids::{AttemptId, DeviceId, EnvId, JobId, NodeId, TaskId, WorkerId};
 use crate::index::Ranges;
@@ -13,244 +13,244 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The variables of an environment.
+/// Environment variables, by name.
 pub type Env = BTreeMap<String, String>;
 
-/// Something that happened, and when the engine learned of it.
+/// Event: a fact, and when the engine recorded it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// The engine's clock.
+    /// Time of the engine's clock.
     pub at: Time,
-    /// What it was.
+    /// The fact.
     pub what: EventKind,
 }
 
-/// The kinds of things that happen.
+/// Kinds of events. The names of variants and fields are the log format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// A worker came, came back, or describes itself anew. Devices known before keep their index.
+    /// A worker joined, came back, or described itself again. Devices it had before keep their index.
     WorkerJoined {
-        /// Its number, given at first sight of its name.
+        /// Worker id, assigned when a worker of this name first joins.
         worker: WorkerId,
-        /// What it is.
+        /// Description of the worker.
         info: WorkerInfo,
     },
-    /// A worker's lease ran out.
+    /// A worker's lease expired.
     WorkerLost {
-        /// Which.
+        /// Worker.
         worker: WorkerId,
     },
-    /// A worker starts nothing new (or does again).
+    /// A worker was drained (starts nothing new), or put back into service.
     WorkerDrained {
-        /// Which.
+        /// Worker.
         worker: WorkerId,
         /// Whether it is drained now.
         drained: bool,
     },
-    /// A device became usable, busy with someone else's work, or vanished.
+    /// A device became usable, became busy with a foreign process, or disappeared.
     DeviceChanged {
-        /// Which.
+        /// Device.
         device: DeviceId,
-        /// What it is now.
+        /// New state.
         state: DeviceState,
     },
-    /// An environment is kept for jobs to refer to.
+    /// An environment was stored, for jobs to refer to.
     EnvKept {
-        /// Its number.
+        /// Environment id.
         env: EnvId,
-        /// Its variables.
+        /// Environment variables.
         vars: Arc<Env>,
     },
     /// A job was accepted.
     JobSubmitted {
-        /// Its number.
+        /// Job id.
         job: JobId,
-        /// Who submitted it.
+        /// Submitting user.
         user: String,
-        /// What it asks for.
+        /// Job specification.
         spec: Arc<JobSpec>,
     },
-    /// A job starts nothing new (or does again).
+    /// A job was held (starts nothing new), or released.
     JobHeld {
-        /// Which.
+        /// Job.
         job: JobId,
         /// Whether it is held now.
         held: bool,
     },
     /// A job's priority was changed.
     JobPriority {
-        /// Which.
+        /// Job.
         job: JobId,
         /// The new priority.
         priority: i64,
     },
-    /// Tasks that were not on any worker were cancelled.
+    /// Tasks that were on no worker were cancelled.
     Cancelled {
-        /// Their node.
+        /// Node of the tasks.
         node: NodeId,
-        /// Their positions.
+        /// Positions in the node.
         tasks: Ranges,
     },
-    /// Ended tasks are to run again.
+    /// Ended tasks of a job are to run again.
     Retried {
-        /// Their job.
+        /// Job of the tasks.
         job: JobId,
-        /// Only those that did not succeed, and what depends on them.
+        /// Only tasks that did not succeed, and their dependents.
         failed_only: bool,
     },
-    /// Some tasks of a node start no more (or may again), whatever the job's others do.
+    /// Some tasks of a node were held or released one by one, apart from the rest of the job.
     TasksHeld {
-        /// Their node.
+        /// Node of the tasks.
         node: NodeId,
-        /// Their positions.
+        /// Positions in the node.
         tasks: Ranges,
         /// Whether they are held now.
         held: bool,
     },
-    /// Some ended tasks of a node are to run again, and nodes that were skipped because of it.
+    /// Some ended tasks of a node are to run again, together with nodes that were skipped because of them.
     TasksRetried {
-        /// Their node.
+        /// Node of the tasks.
         node: NodeId,
-        /// Their positions.
+        /// Positions in the node.
         tasks: Ranges,
     },
-    /// A task whose next try was put off may be tried now.
+    /// The backoff of a task ended: its next attempt may start.
     RetryDue {
-        /// Which.
+        /// Task.
         task: TaskId,
     },
-    /// An ended job left the memory; its history stays in the derived tables.
+    /// An ended job was evicted from memory; its history stays in the derived tables.
     JobForgotten {
-        /// Which.
+        /// Job.
         job: JobId,
     },
-    /// A task was given a place.
+    /// A task was placed on a worker.
     Placed {
-        /// The try it begins.
+        /// Attempt that begins.
         attempt: AttemptId,
-        /// Where.
+        /// Worker and devices it was given.
         placement: Placement,
     },
-    /// The process runs.
+    /// An attempt's process runs.
     Started {
-        /// Which try.
+        /// Attempt.
         attempt: AttemptId,
     },
-    /// An attempt is to pause.
+    /// An attempt was asked to pause.
     PauseAsked {
-        /// Which try.
+        /// Attempt.
         attempt: AttemptId,
-        /// Who wants it.
+        /// Requester of the pause.
         by: RequestedBy,
-        /// At which moment of its work.
+        /// Moment of its work at which it pauses.
         #[serde(default, skip_serializing_if = "Boundary::is_any")]
         at: Boundary,
     },
-    /// An attempt stands still.
+    /// An attempt is paused.
     Paused {
-        /// Which try.
+        /// Attempt.
         attempt: AttemptId,
     },
-    /// An attempt is to go on.
+    /// An attempt was asked to resume.
     ResumeAsked {
-        /// Which try.
+        /// Attempt.
         attempt: AttemptId,
     },
-    /// An attempt goes on.
+    /// An attempt resumed.
     Resumed {
-        /// Which try.
+        /// Attempt.
         attempt: AttemptId,
     },
-    /// An attempt is to end.
+    /// An attempt was asked to stop.
     StopAsked {
-        /// Which try.
+        /// Attempt.
         attempt: AttemptId,
-        /// Why.
+        /// Reason for stopping it.
         why: StopReason,
     },
-    /// An attempt is over.
+    /// An attempt ended.
     Ended {
-        /// Which try.
+        /// Attempt.
         attempt: AttemptId,
-        /// How its process ended and what it used.
+        /// End reason and usage.
         end: End,
         /// What becomes of the task.
         then: Disposition,
     },
-    /// A shared device is charged another amount of memory for an attempt: the larger of what its task requested and what
-    /// its processes were measured to use. The measurement itself is telemetry; an event only where the charge changes.
+    /// The memory charged on a shared device for an attempt changed: the larger of what its task requested and what
+    /// its processes were measured to use. The measurement itself is telemetry; only a changed charge is an event.
     MemoryCharged {
-        /// Which try.
+        /// Attempt.
         attempt: AttemptId,
-        /// The device, by index on the attempt's worker.
+        /// Device index on the attempt's worker.
         device: u16,
         /// Bytes charged from now on.
         bytes: u64,
     },
-    /// A claim lasts until then.
+    /// A claim was extended.
     ClaimExtended {
-        /// Which.
+        /// Job.
         job: JobId,
-        /// When it ends unless extended again.
+        /// End of the claim, unless it is extended again.
         until: Time,
     },
-    /// Speeds of profiles on types of device, and what those cost, as said or measured.
+    /// Speeds of profiles by device type, or hourly costs, were declared or measured.
     SpeedsSet {
-        /// Those that changed.
+        /// Speeds that changed.
         speeds: Vec<Speed>,
-        /// What an hour of a device of each type costs, where that changed.
+        /// Cost of a device-hour by type, where it changed.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         costs: BTreeMap<String, f64>,
     },
-    /// A task said how far it is. Kept now and then only, for plans to go by.
+    /// A task reported progress. Recorded only now and then, for planning.
     Progressed {
-        /// Which.
+        /// Task.
         task: TaskId,
-        /// Steps done since it first began.
+        /// Steps done since the task first started.
         steps: u64,
     },
-    /// Another target allocation is in force.
+    /// A new target allocation is in force.
     TargetSet {
-        /// Which.
+        /// Target.
         target: Arc<Allocation>,
     },
-    /// No target allocation was found; the one in force stays.
+    /// The solver found no target allocation; the one in force stays.
     TargetFailed {
-        /// Why.
+        /// Cause of the failure.
         failed: SolveFailure,
     },
     /// A round of the policy in force began.
     RoundBegun {
-        /// When it ends.
+        /// End of the round.
         until: Time,
     },
-    /// Job numbers below this one belong to another log, and are not given again.
+    /// Job numbers below `next` belong to another log and are not assigned again.
     NumbersSkipped {
-        /// The number of the next job.
+        /// Number of the next job.
         next: JobId,
     },
-    /// Another policy is in force.
+    /// A policy was put in force.
     PolicySet {
-        /// Which, with its parameters.
+        /// Policy and its parameters.
         policy: PolicyChoice,
     },
-    /// Other limits are in force.
+    /// New limits were put in force.
     LimitsSet {
-        /// All of them.
+        /// All limits.
         limits: Arc<Limits>,
     },
-    /// A user is in these of the groups that have limits.
+    /// A user's membership of the groups that have limits changed.
     GroupsTold {
-        /// Who.
+        /// User.
         user: String,
-        /// Their names.
+        /// Names of the groups.
         groups: Vec<String>,
     },
 }
 
 impl EventKind {
-    /// The job it happened to, if it did to one.
+    /// Job the event is about, if it is about one.
     pub fn job(&self) -> Option<JobId> {
         match self {
             EventKind::JobSubmitted { job, .. }
@@ -288,7 +288,7 @@ impl EventKind {
         }
     }
 
-    /// Whether it changes what should be on a worker, which is then to be told.
+    /// Whether the event changes a worker's assignments, so that the worker has to be sent them.
     pub fn concerns_workers(&self) -> bool {
         matches!(
             self,
@@ -298,54 +298,55 @@ impl EventKind {
                 | EventKind::StopAsked { .. }
                 | EventKind::Ended { .. }
                 | EventKind::WorkerJoined { .. }
-                // With the assignments a worker hears that its report was received, and with it what drained it.
+                // Assignments acknowledge the report that drained the worker (quarantine), so it has to be sent them
+                // as well.
                 | EventKind::WorkerDrained { .. }
         )
     }
 }
 
-/// What a worker says of itself.
+/// Description of a worker, as the worker itself gives it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkerInfo {
-    /// Unique among workers.
+    /// Name, unique among workers.
     pub name: String,
-    /// Its devices.
+    /// Devices, by index.
     pub devices: Vec<DeviceInfo>,
-    /// Thousandths of a processor.
+    /// CPU capacity in thousandths of a core.
     pub cpus: u32,
     /// Main memory in bytes.
     pub memory: u64,
-    /// How long its silence is borne; none for the worker inside the server.
+    /// Lease duration: how long the worker may be silent before it is lost. None for the worker inside the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Span>,
 }
 
-/// Who asked for a pause.
+/// Requester of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestedBy {
-    /// The policy, which may also take it back.
+    /// The policy, which may also resume the attempt.
     Policy,
-    /// A person, who alone may take it back.
+    /// A user; only a user resumes the attempt then.
     User,
 }
 
-/// Why an attempt is asked to end.
+/// Reason for asking an attempt to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// A person gave the task up.
+    /// A user cancelled the task.
     Cancelled,
-    /// A person gave the task up and grants it no grace.
+    /// A user cancelled the task without a grace period.
     Killed,
-    /// It did nothing with its devices for so long, longer than is borne.
+    /// The attempt left its devices idle for this long, longer than allowed.
     Idle(Span),
-    /// It gives way and runs again later.
+    /// The attempt is preempted and runs again later.
     Requeued,
 }
 
 impl StopReason {
-    /// Whether the task is over once its attempt is, and does not run again.
+    /// Whether the task ends with the attempt, instead of running again.
     pub fn gives_up(self) -> bool {
         match self {
             StopReason::Cancelled | StopReason::Killed | StopReason::Idle(_) => true,
@@ -354,93 +355,94 @@ impl StopReason {
     }
 }
 
-/// How an attempt's process ended.
+/// Reason for the end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
-    /// By itself, with this code.
+    /// The process exited with this code.
     Exited(i32),
-    /// By this signal, not sent by us.
+    /// A signal that warpyard did not send killed the process.
     Signalled(i32),
-    /// Ended because it ran too long.
+    /// The attempt exceeded its timeout.
     TimedOut,
-    /// Ended because it had so many processes.
+    /// The attempt reached the limit on processes; it had this many.
     Crowded(u64),
-    /// Killed because it needed more main memory than the bytes its task requested.
+    /// The kernel killed the attempt because it needed more main memory than the bytes its task requested.
     OutOfMemory(u64),
-    /// Ended because nothing was typed or printed in its terminal for so long.
+    /// Nothing was typed or printed in the attempt's terminal for this long.
     Idle(Span),
-    /// Ended because it was asked to.
+    /// The attempt was asked to stop.
     Stopped,
-    /// Never began.
+    /// The attempt could not be launched.
     NotStarted(String),
-    /// Never began, through no fault of its own: the worker found a device taken at the last moment.
+    /// The worker refused to launch the attempt, for a reason that is not the task's: a device was in use at the last
+    /// moment.
     Declined(String),
-    /// Nobody knows: its machine or supervisor is gone.
+    /// The end was not observed: the machine or the supervisor is gone.
     Lost(String),
 }
 
-/// How an attempt ended and what it used.
+/// End of an attempt: its reason and its resource usage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// EndReason.
+    /// Reason for the end.
     pub how: EndReason,
-    /// What it used, as far as anyone could tell.
+    /// Resource usage, as far as it was measured.
     #[serde(default)]
     pub usage: Usage,
 }
 
-/// What an attempt used.
+/// Resource usage of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Running time, pauses left out.
+    /// Running time, without pauses.
     #[serde(default)]
     pub ran: Span,
-    /// Processor time.
+    /// CPU time.
     #[serde(default)]
     pub cpu: Span,
-    /// The most main memory at once.
+    /// Peak main memory in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_rss: Option<u64>,
-    /// The most device memory at once.
+    /// Peak device memory in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_gpu_memory: Option<u64>,
 }
 
-/// What becomes of a task whose attempt is over.
+/// Disposition of a task whose attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disposition {
-    /// It is done.
+    /// The task is done.
     Done(Outcome),
-    /// It waits to be tried again.
+    /// The task is ready for another attempt.
     Again,
-    /// It waits to be tried again from this moment on, because it failed several times.
+    /// The task waits for another attempt until this time (backoff after repeated failures).
     Later(Time),
-    /// It waits, and its job is held until someone looks.
+    /// The task waits for another attempt, and its job is held until a user releases it.
     Hold,
 }
 
-/// How a task ended for good.
+/// Final outcome of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// Exit code 0.
     Succeeded,
-    /// Another exit code, a signal, or it could not start.
+    /// Another exit code, a signal, or a failed launch.
     Failed,
-    /// It ran longer than it promised.
+    /// Timeout exceeded.
     TimedOut,
-    /// Someone gave it up.
+    /// Cancelled by a user.
     Cancelled,
-    /// Its machine was lost once too often.
+    /// Lost with its worker more often than is tolerated.
     Lost,
-    /// Something it depends on ended the wrong way.
+    /// A dependency ended the wrong way.
     Skipped,
 }
 
 impl Outcome {
-    /// All of them, in the order they are listed in tables.
+    /// All outcomes, in the order tables list them.
     pub const ALL: [Outcome; 6] = [
         Outcome::Succeeded,
         Outcome::Failed,
@@ -450,7 +452,7 @@ impl Outcome {
         Outcome::Skipped,
     ];
 
-    /// The word used in JSON and tables.
+    /// Name used in JSON and tables.
     pub fn word(self) -> &'static str {
         match self {
             Outcome::Succeeded => "succeeded",

@@ -1,4 +1,4 @@
-//! Why something does not run. Computed when asked, never while planning.
+//! Wait reasons: why a task does not run. Computed on demand, never while planning.
 
 use crate::cluster::{Cause, View};
 use crate::event::{Outcome, RequestedBy, StopReason};
@@ -9,95 +9,95 @@ use crate::pool::Ledger;
 use crate::spec::Needs;
 use crate::{TaskState, Time};
 
-/// Why a task does not run, and who is before it.
+/// Explanation of why a task does not run, with its position in the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// The reason.
+    /// Wait reason.
     pub reason: WaitReason,
-    /// How many ready tasks are considered before it; only for one that is ready.
+    /// Number of ready tasks considered before it; only for a ready task.
     pub ahead: Option<u64>,
-    /// The first few of those.
+    /// First few of those.
     pub first_ahead: Vec<TaskId>,
 }
 
-/// The reasons there are.
+/// Wait reasons, and the states of tasks that do not wait.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WaitReason {
-    /// Someone holds the job, or the task.
+    /// The job, or the task itself, is held.
     Held,
-    /// It failed several times, and is tried again at this moment.
+    /// The task failed several times and is in backoff.
     Backoff {
-        /// When.
+        /// End of the backoff.
         until: Time,
-        /// How often it failed.
+        /// Number of failures.
         failures: u32,
     },
-    /// Other tasks of the job must end first: these nodes.
+    /// Dependencies: these nodes of the job must end first.
     AfterTasks(Vec<u32>),
-    /// Other jobs must end first.
+    /// Dependencies: these jobs must end first.
     AfterJobs(Vec<JobId>),
-    /// As many of its array run as may.
+    /// The array runs as many tasks at once as it may.
     ArrayFull {
-        /// At most this many at once.
+        /// Limit on tasks at once.
         at_once: u32,
     },
-    /// Its user has as much as they may have.
+    /// A limit of the user is reached.
     AtLimit(Box<LimitExceeded>),
-    /// No worker takes new work.
+    /// No worker accepts new tasks.
     NoWorker,
-    /// Nothing that is free now is enough.
+    /// Not enough capacity is free.
     NoRoom,
-    /// There is room, but it is kept for a task before it from this moment on.
+    /// Capacity is free, but reserved for a task before it.
     Reserved {
-        /// The task it is kept for.
+        /// Task with the reservation.
         for_task: TaskId,
-        /// From when; past if it should already be so.
+        /// Start of the reservation; in the past if it is overdue.
         from: Time,
     },
-    /// There is room, but it ends sooner on faster devices, which are kept for it from this moment on.
+    /// Capacity is free, but the task ends sooner on faster devices that are reserved for it.
     EndsSooner {
-        /// From when.
+        /// Start of the reservation.
         from: Time,
     },
-    /// There is room, but the policy keeps these devices for others.
+    /// Capacity is free, but the policy withholds these devices from the task.
     Withheld(Vec<DeviceId>),
-    /// Its time comes in rounds.
+    /// The task gets its share of time in rounds.
     Round(Box<RoundStatus>),
-    /// There is room, but others go first.
+    /// Capacity is free, but other tasks go first.
     NotItsTurn,
-    /// It would start at the next plan.
+    /// The next plan starts it.
     Next,
-    /// It is being started.
+    /// It is starting.
     Starting,
-    /// It runs.
+    /// It is running.
     Running,
-    /// It stands still.
+    /// It is paused.
     Paused(Option<RequestedBy>),
-    /// It is being ended.
+    /// It is stopping.
     Stopping(StopReason),
-    /// It is over.
+    /// It has ended.
     Done(Outcome),
-    /// It was skipped because of this.
+    /// It was skipped because of this dependency.
     Skipped(Cause),
 }
 
-/// How a task stands that gets shares of time.
+/// Status of a task that gets a share of time in rounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RoundStatus {
-    /// By type: its target share of time, and the share it has had.
+    /// By device type: target share of time, and share it has had.
     pub shares: Vec<(String, f64, f64)>,
-    /// When the round that runs ends.
+    /// End of the current round.
     pub next: Option<Time>,
-    /// Whether it stands still on its devices until its turn.
+    /// Whether it is paused on its devices until its turn.
     pub still: bool,
-    /// Whether devices, or their time, are being freed for it.
+    /// Whether devices, or time on them, are being freed for it.
     pub freeing: bool,
-    /// Why there is no newer target, if finding one failed.
+    /// Why the solver found no newer target, if it failed.
     pub failed: Option<String>,
 }
 
 impl WaitReason {
-    /// A stable word for it, for programs.
+    /// Stable name, for programs.
     pub fn word(&self) -> &'static str {
         match self {
             WaitReason::Held => "held",
@@ -125,14 +125,14 @@ impl WaitReason {
 }
 
 impl Explanation {
-    /// A reason that has nothing to do with a queue.
+    /// Explanation of a task that is not in the queue.
     pub fn plain(reason: WaitReason) -> Explanation {
         Explanation { reason, ahead: None, first_ahead: Vec::new() }
     }
 }
 
-/// The reason for anything but a ready task, for which only the policy knows. `None` for that, and for a task there is
-/// not.
+/// Explanation of any task that is not ready. `None` for a ready task, which only the policy can explain, and for a
+/// task that does not exist.
 pub fn without_policy(view: View<'_>, task: TaskId, now: Time) -> Option<Explanation> {
     let job = view.job(task.job)?;
     let (node, spec) = job.node(task.node)?;
@@ -142,8 +142,9 @@ pub fn without_policy(view: View<'_>, task: TaskId, now: Time) -> Option<Explana
             WaitReason::AfterJobs(job.waiting.iter().map(|w| w.job).collect())
         }
         TaskState::Blocked if node.unmet == 0 => {
-            let put_off = node.live.get(&task.index).and_then(|live| Some((live.not_before?, live.failures)));
-            match put_off.filter(|_| !node.held.contains(task.index)) {
+            let in_backoff =
+                node.live.get(&task.index).and_then(|live| Some((live.not_before?, live.failures)));
+            match in_backoff.filter(|_| !node.held.contains(task.index)) {
                 Some((until, failures)) => WaitReason::Backoff { until, failures },
                 None => WaitReason::Held,
             }
@@ -172,8 +173,8 @@ pub fn without_policy(view: View<'_>, task: TaskId, now: Time) -> Option<Explana
     Some(Explanation::plain(reason))
 }
 
-/// Whether there is room for a task now, apart from everyone else's claims; and if so, whether there still is with some
-/// devices withheld from it.
+/// Whether a task fits now, apart from all reservations, and still does without the devices withheld from it; the
+/// wait reason if not.
 pub fn room(view: View<'_>, needs: &Needs, withheld: &[DeviceId]) -> Result<(), WaitReason> {
     let ledger = Ledger::over(view.pool());
     if !view.pool().workers().any(|(_, w)| w.is_open()) {

@@ -1,10 +1,11 @@
-//! How much of what is free on devices the tasks there are could not use, and where a task adds least to that.
+//! Fragmentation: how much free device capacity the tasks there are could not use, and where a task adds least to
+//! that.
 //!
-//! The fragmentation of a worker for a class of tasks is the share of its devices that is free and that such a task cannot
-//! use: all of it where the worker cannot take the task at all (or the task uses no device), else what is free on devices
-//! too full for it. Over the classes of a workload, each weighted by how common it is, this is an expectation; a task goes
-//! where it grows least. Q. Weng et al., *Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
-//! Gradient Descent* (USENIX ATC 2023).
+//! The fragmentation of a worker for a class of tasks is the share of its devices that is free and that such a task
+//! cannot use: all of it if the worker cannot take the task at all (or the task uses no device), otherwise what is
+//! free on devices too full for it. Over the classes of a task mix, weighted by frequency, this is an expectation; a
+//! task goes where it grows least. Q. Weng et al., *Beware of Fragmentation: Scheduling GPU-Sharing Workloads with
+//! Fragmentation Gradient Descent* (USENIX ATC 2023).
 
 use crate::ids::{DeviceId, WorkerId};
 use crate::place::acceptable;
@@ -13,10 +14,10 @@ use crate::spec::{Needs, WaitMode};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Classes looked at: the most common ones.
+/// Number of classes considered: the most common ones.
 const CLASSES: usize = 64;
 
-/// What kinds of tasks there are, and how many of each.
+/// Task mix: classes of tasks with equal needs, and how many tasks each has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskMix {
     classes: Vec<TaskClass>,
@@ -27,15 +28,15 @@ pub struct TaskMix {
 struct TaskClass {
     needs: Needs,
     count: u64,
-    /// Whether it is particular about its devices beyond how much of them is free.
+    /// Whether it restricts its devices by more than free capacity: by type, scope or preference.
     particular: bool,
 }
 
 impl TaskMix {
-    /// No tasks at all: nothing is ever fragmented.
+    /// Empty mix: nothing is ever fragmented.
     pub const NONE: &'static TaskMix = &TaskMix { classes: Vec::new(), tasks: 0 };
 
-    /// The workload with so many tasks of each kind, of which the most common kinds are kept.
+    /// Mix of the given tasks; only the most common classes are kept.
     pub fn of<'n>(tasks: impl IntoIterator<Item = (&'n Needs, u64)>) -> TaskMix {
         let mut counts: BTreeMap<&Needs, u64> = BTreeMap::new();
         for (needs, count) in tasks {
@@ -53,13 +54,13 @@ impl TaskMix {
         TaskMix { tasks: classes.iter().map(|class| class.count).sum(), classes }
     }
 
-    /// How many devices' worth of what is free a task of this workload cannot use, on the average.
+    /// Mean free capacity, in devices, that a task of this mix cannot use.
     pub fn fragmentation(&self, pool: &Pool) -> f64 {
         let sum: f64 = pool.workers().map(|(id, used)| self.unusable(id, used) as f64).sum();
         sum / (self.tasks.max(1) as f64 * Resources::DEVICE as f64)
     }
 
-    /// Over all its tasks, what is free on a worker's devices and each cannot use, in millionths of a device.
+    /// Sum over the tasks of the free capacity on a worker that each cannot use, in millionths of a device.
     pub(crate) fn unusable(&self, id: WorkerId, used: &WorkerUse) -> u64 {
         let devices: Vec<FreeCapacity<'_>> =
             used.devices().map(|(_, info, used)| FreeCapacity::of(info, used)).collect();
@@ -71,16 +72,16 @@ impl TaskMix {
     }
 }
 
-/// What is free on a worker's devices, in millionths of a device.
+/// Free capacity of a worker's devices, in millionths of a device.
 pub(crate) fn free(used: &WorkerUse) -> u64 {
     used.devices().map(|(_, info, used)| FreeCapacity::of(info, used).share).sum()
 }
 
-/// What is free of a device.
+/// Free capacity of a device.
 struct FreeCapacity<'a> {
     info: &'a DeviceInfo,
     bytes: u64,
-    /// In millionths of it.
+    /// Fraction of the device, in millionths.
     share: u64,
     idle: bool,
 }

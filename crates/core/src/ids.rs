@@ -1,75 +1,75 @@
-//! Names of things. All are small, ordered and copyable; order is by submission wherever that has a meaning.
+//! Identifiers. All are small, ordered and copyable; order is by submission wherever that has a meaning.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A job, numbered in order of submission.
+/// Job id, assigned in order of submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JobId(pub u64);
 
-/// One node of a job's graph: a single task, or a whole array of them.
+/// Node of a job's graph: a single task, or a whole array of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId {
-    /// The job it belongs to.
+    /// Job of the node.
     pub job: JobId,
-    /// Its place in the job's list of tasks.
+    /// Index in the job's list of tasks.
     pub node: u32,
 }
 
-/// One task: a node and, for arrays, the position in it (0 for a single task).
+/// Task: a node and, for arrays, the position in it (0 for a single task).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TaskId {
-    /// The job it belongs to.
+    /// Job of the task.
     pub job: JobId,
-    /// Its place in the job's list of tasks.
+    /// Index in the job's list of tasks.
     pub node: u32,
-    /// The position in the array, counted from 0 whatever values the array has.
+    /// Position in the array, counted from 0 whatever values the array has.
     pub index: u32,
 }
 
-/// One try of a task. The number is a fence: reports about any but the latest are ignored.
+/// Attempt of a task. The number is a fencing token: reports about any but the latest attempt are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AttemptId {
-    /// The task being tried.
+    /// Task of the attempt.
     pub task: TaskId,
-    /// Counted from 1, never used twice for a task.
+    /// Attempt number, counted from 1 and never used twice for a task.
     pub number: u32,
 }
 
-/// A machine's agent.
+/// Worker: a machine's agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WorkerId(pub u32);
 
-/// One device of a worker.
+/// Device of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceId {
-    /// The worker it is in.
+    /// Worker of the device.
     pub worker: WorkerId,
-    /// Its place in the worker's list of devices.
+    /// Index in the worker's list of devices.
     pub index: u16,
 }
 
-/// An environment kept once for all the jobs submitted with it.
+/// Environment that is stored once for all jobs submitted with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EnvId(pub u64);
 
 impl TaskId {
-    /// The node this task is of.
+    /// Node of this task.
     pub fn node_id(self) -> NodeId {
         NodeId { job: self.job, node: self.node }
     }
 
-    /// The given try of this task.
+    /// Attempt of this task with a number.
     pub fn attempt(self, number: u32) -> AttemptId {
         AttemptId { task: self, number }
     }
 }
 
 impl NodeId {
-    /// The task at a position of this node.
+    /// Task of this node at a position.
     pub fn task(self, index: u32) -> TaskId {
         TaskId { job: self.job, node: self.node, index }
     }
@@ -119,7 +119,7 @@ impl std::str::FromStr for AttemptId {
 
 /// The text does not have the form `job.node.index.number`.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("not an attempt's name (job.node.index.number)")]
+#[error("not an attempt id (job.node.index.number)")]
 pub struct ParseAttemptIdError;
 
 #[cfg(test)]

@@ -17,41 +17,41 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(u32, u32)>", into = "Vec<(u32, u32)>")]
 pub struct Ranges {
-    /// The first run, start to (exclusive) end; most sets have no other.
+    /// First run as (start, exclusive end); most sets have no other.
     first: Option<(u32, u32)>,
-    /// The others.
+    /// Other runs.
     rest: BTreeMap<u32, u32>,
     len: u64,
 }
 
 impl Ranges {
-    /// How many positions are in the set.
+    /// Number of positions in the set.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The smallest position.
+    /// Smallest position.
     pub fn first(&self) -> Option<u32> {
         self.first.map(|(start, _)| start)
     }
 
-    /// The smallest position that is not below this one.
+    /// Smallest position that is not below this one.
     pub fn next_from(&self, at: u32) -> Option<u32> {
         if self.contains(at) { Some(at) } else { self.run_from(at).map(|(start, _)| start) }
     }
 
-    /// How many positions are below this one.
+    /// Number of positions below this one.
     pub fn below(&self, at: u32) -> u64 {
         let runs = self.ranges().take_while(|run| run.start < at);
         runs.map(|run| u64::from(run.end.min(at) - run.start)).sum()
     }
 
-    /// Takes the smallest position out.
+    /// Removes the smallest position.
     pub fn pop_first(&mut self) -> Option<u32> {
         let first = self.first()?;
         self.remove(first);
@@ -63,7 +63,7 @@ impl Ranges {
         self.run_of(at).is_some()
     }
 
-    /// Takes one position out; says whether it was there.
+    /// Removes a position; returns whether it was in the set.
     pub fn remove(&mut self, at: u32) -> bool {
         let Some((start, end)) = self.run_of(at) else { return false };
         if start == at {
@@ -78,7 +78,7 @@ impl Ranges {
         true
     }
 
-    /// Puts one position in; says whether it was new.
+    /// Inserts a position; returns whether it was new.
     pub fn insert(&mut self, at: u32) -> bool {
         if self.contains(at) {
             return false;
@@ -87,7 +87,7 @@ impl Ranges {
         true
     }
 
-    /// Puts a whole range in.
+    /// Inserts a range.
     pub fn insert_range(&mut self, range: Range<u32>) {
         if range.is_empty() {
             return;
@@ -108,7 +108,7 @@ impl Ranges {
         self.len += u64::from(end - start);
     }
 
-    /// Takes a whole range out; gives what of it was there.
+    /// Removes a range; returns the part that was in the set.
     pub fn take_range(&mut self, range: Range<u32>) -> Ranges {
         let taken = self.within(range);
         for run in taken.ranges() {
@@ -126,7 +126,7 @@ impl Ranges {
         taken
     }
 
-    /// The positions that are in a range, too. Costs what it gives, not the length of the range.
+    /// Intersection with a range. Costs what it returns, not the length of the range.
     pub fn within(&self, range: Range<u32>) -> Ranges {
         let mut found = Ranges::default();
         let mut from = range.start;
@@ -140,42 +140,42 @@ impl Ranges {
         found
     }
 
-    /// Puts all positions of another set in.
+    /// Inserts all positions of another set.
     pub fn insert_all(&mut self, other: &Ranges) {
         for run in other.ranges() {
             self.insert_range(run);
         }
     }
 
-    /// The ranges, in order.
+    /// Ranges, in order.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         let rest = self.rest.iter().map(|(&start, &end)| (start, end));
         self.first.into_iter().chain(rest).map(|(start, end)| start..end)
     }
 
-    /// Every position, in order.
+    /// Positions, in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.ranges().flatten()
     }
 
-    /// The run a position is in.
+    /// Run that contains a position.
     fn run_of(&self, at: u32) -> Option<(u32, u32)> {
         self.run_until(at).filter(|&(_, end)| at < end)
     }
 
-    /// The last run that starts at a position or before it.
+    /// Last run that starts at a position or before it.
     fn run_until(&self, at: u32) -> Option<(u32, u32)> {
         let rest = self.rest.range(..=at).next_back().map(|(&start, &end)| (start, end));
         rest.or(self.first.filter(|&(start, _)| start <= at))
     }
 
-    /// The first run that starts at a position or after it.
+    /// First run that starts at a position or after it.
     fn run_from(&self, at: u32) -> Option<(u32, u32)> {
         let first = self.first.filter(|&(start, _)| start >= at);
         first.or_else(|| self.rest.range(at..).next().map(|(&start, &end)| (start, end)))
     }
 
-    /// Puts a run in, in place of one with the same start.
+    /// Inserts a run, replacing one with the same start.
     fn put_run(&mut self, start: u32, end: u32) {
         match self.first {
             Some((first, _)) if start > first => {

@@ -1,11 +1,11 @@
-//! The pure model of warpyard: what there is, what may happen to it, and what should happen next.
+//! The pure model of warpyard: the state of a cluster, the events that change it, and the decisions about what comes next.
 //!
-//! Nothing here reads a clock, a file, a socket or a random number, and nothing logs. Time comes in as an argument,
-//! results go out as values. [`Cluster::apply`] is the only thing that changes state; everything else looks.
+//! Nothing here reads a clock, a file, a socket or a random number, and nothing logs. Time is an argument, results are
+//! values. [`Cluster::apply`] is the only thing that changes state; everything else reads it.
 //!
-//! Reading order: [`ids`] and [`time`], [`spec`] (what a user asks for), [`pool`] (what there is to give),
-//! [`event`] (what happened), [`cluster`] (the state), [`plan`] and [`policy`] (what should happen),
-//! [`engine`] (the turn that ties them together), [`store`] (the event log) and [`agent`] (the worker's half), with [`protocol`] between the two.
+//! Reading order: [`ids`] and [`time`], [`spec`] (job specifications), [`pool`] (capacity and allocations), [`event`],
+//! [`cluster`] (the state), [`plan`] and [`policy`], [`engine`] (the turn that ties them together), [`store`] (the event
+//! log) and [`agent`] (the worker's half), with [`protocol`] between the two.
 
 pub mod agent;
 pub mod bitset;

@@ -1,8 +1,8 @@
-//! How much people may have: at once, in a while, and for how long. Here are the limits themselves, which of them hold
-//! for whom, and how one that is reached is told. What people have is counted in [`crate::cluster`].
+//! Limits: how much users may have at once, in a window of time, and for how long. This module has the limits, their
+//! precedence, and the messages of exceeded ones; usage is counted in [`crate::cluster`].
 //!
-//! A user's own limits go before those of their groups (the most generous of several), and those before everyone's.
-//! What a group may have together holds for all its members at the same time.
+//! A user's own limits take precedence over those of their groups (the most generous of several), and those over
+//! everyone's. The limits of a group as a whole apply in addition.
 
 use crate::time::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -12,29 +12,29 @@ use std::fmt;
 /// All limits in force.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// For each user.
+    /// Limits of every user.
     #[serde(default)]
     pub everyone: Caps,
-    /// For some users instead.
+    /// Limits of particular users, which take precedence.
     #[serde(default)]
     pub users: BTreeMap<String, Caps>,
-    /// For members of groups.
+    /// Limits of groups.
     #[serde(default)]
     pub groups: BTreeMap<String, GroupCaps>,
 }
 
-/// What holds for a group.
+/// Limits of a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupCaps {
-    /// For each of its members.
+    /// Limits of each member.
     #[serde(default)]
     pub each: Caps,
-    /// For all of them together.
+    /// Limits of all members together.
     #[serde(default)]
     pub together: Caps,
 }
 
-/// The limits of someone; what is absent has none.
+/// Set of limits; an absent one does not limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Caps {
     /// GPUs at once; a share of one counts as one.
@@ -43,16 +43,16 @@ pub struct Caps {
     /// Tasks on workers at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<u32>,
-    /// Tasks that wait.
+    /// Waiting tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<u64>,
-    /// How long a task may run.
+    /// Longest run time of a task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Span>,
-    /// How much GPU time there is in a while.
+    /// GPU time in a window.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_time: Option<GpuTime>,
-    /// Bytes of output kept of each task.
+    /// Log bytes kept per task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_size: Option<u64>,
     /// The highest priority.
@@ -64,46 +64,46 @@ pub struct Caps {
     /// Bytes of all job documents and environments that are in memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs_size: Option<u64>,
-    /// Snapshots that are kept.
+    /// Number of snapshots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<u64>,
-    /// Bytes of all snapshots that are kept.
+    /// Bytes of all snapshots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots_size: Option<u64>,
-    /// Requests that are being answered at the same time.
+    /// Concurrent requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<u32>,
 }
 
-/// So much GPU time in every window of this length. Tasks count with all they promised while they run, and with what
-/// they used from when they ended.
+/// GPU time in any window of this length. A running task counts with its longest run time, an ended one with its
+/// actual running time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GpuTime {
     /// GPUs times running time.
     pub most: Span,
-    /// The length of the window.
+    /// Length of the window.
     pub window: Span,
 }
 
 impl Limits {
-    /// Whether nobody is limited.
+    /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         *self == Limits::default()
     }
 
-    /// What holds for a user who is in these groups.
+    /// Limits of a user who is a member of these groups.
     pub fn caps_of(&self, user: &str, groups: &[String]) -> Caps {
         let own = self.users.get(user).copied().unwrap_or_default();
         let by_group = groups.iter().filter_map(|name| Some(self.groups.get(name)?.each));
         own.or(by_group.fold(Caps::default(), Caps::larger)).or(self.everyone)
     }
 
-    /// All windows there are.
+    /// Lengths of all windows.
     pub(crate) fn windows(&self) -> impl Iterator<Item = Span> + '_ {
         self.all().filter_map(|caps| Some(caps.gpu_time?.window))
     }
 
-    /// Whether any of them has to do with what may start; the others only bound what may be submitted.
+    /// Whether any limit bounds what may start; the others only bound what may be submitted.
     pub(crate) fn bound_starts(&self) -> bool {
         self.all().any(|caps| caps.gpus.is_some() || caps.running.is_some() || caps.gpu_time.is_some())
     }
@@ -115,7 +115,7 @@ impl Limits {
 }
 
 impl Caps {
-    /// These limits, and those of another where these have none.
+    /// These limits, completed by another set where they are absent.
     pub fn or(self, other: Caps) -> Caps {
         Caps {
             gpus: self.gpus.or(other.gpus),
@@ -133,7 +133,8 @@ impl Caps {
         }
     }
 
-    /// None is smaller than any.
+    /// The more generous of each limit. `None` counts as smaller: an absent limit of a group does not lift another
+    /// group's.
     fn larger(self, other: Caps) -> Caps {
         Caps {
             gpus: self.gpus.max(other.gpus),
@@ -152,56 +153,56 @@ impl Caps {
     }
 }
 
-/// A limit that is reached: what is asked would be too much.
+/// Limit that a request exceeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitExceeded {
-    /// Whose it is.
+    /// Owner of the limit.
     pub of: LimitOwner,
-    /// Which.
+    /// What is limited.
     pub what: LimitKind,
-    /// How much there may be.
+    /// The limit.
     pub most: u64,
-    /// How much there is.
+    /// Current usage.
     pub has: u64,
-    /// How much is asked for.
+    /// Usage that the request adds.
     pub asks: u64,
 }
 
-/// Whose limit it is.
+/// Owner of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LimitOwner {
-    /// A user's.
+    /// A user.
     User(String),
-    /// That of all members of a group together.
+    /// All members of a group together.
     Group(String),
 }
 
-/// What is limited. Numbers are counts, and microseconds of time.
+/// Kind of a limit. Values are counts, bytes, or microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitKind {
     /// GPUs at once.
     Gpus,
-    /// Tasks on workers.
+    /// Tasks on workers at once.
     Running,
-    /// Tasks that wait.
+    /// Waiting tasks.
     Queued,
-    /// The length of a task.
+    /// Longest run time of a task.
     Timeout,
-    /// GPU time in a while.
+    /// GPU time in a window.
     GpuTime {
-        /// How long that is.
+        /// Length of the window.
         window: Span,
-        /// When some of what was used no longer counts.
+        /// Time at which some of the usage leaves the window.
         until: Option<Time>,
     },
-    /// How urgent a job is.
+    /// Priority of a job.
     Priority,
     /// Bytes of job documents and environments in memory.
     JobsSize,
 }
 
 impl LimitKind {
-    /// The limit's name in a configuration.
+    /// Name of the limit in the configuration.
     pub fn word(self) -> &'static str {
         match self {
             LimitKind::Gpus => "gpus",
@@ -227,7 +228,7 @@ impl fmt::Display for LimitOwner {
 impl fmt::Display for LimitExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LimitExceeded { of, what, most, has, asks } = self;
-        // What could never be had: how much there is already does not matter.
+        // A request above the limit itself can never be granted, whatever the current usage is.
         let never = asks > most;
         let s = if *most == 1 { "" } else { "s" };
         match what {
@@ -247,12 +248,12 @@ impl fmt::Display for LimitExceeded {
                 let [most, has, asks] = [most, has, asks].map(|us| hours(Span(*us)));
                 let window = length(*window);
                 if never {
-                    return write!(f, "{of} may have {most} GPU-hours in {window}; this promises {asks}");
+                    return write!(f, "{of} may have {most} GPU-hours in {window}; this may use {asks}");
                 }
                 write!(
                     f,
-                    "{of} may have {most} GPU-hours in {window}; {has} are used or promised to what runs, and \
-                     this promises {asks}"
+                    "{of} may have {most} GPU-hours in {window}; {has} are used or reserved by running tasks, and \
+                     this may use {asks}"
                 )
             }
             LimitKind::JobsSize => {
@@ -279,7 +280,7 @@ fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / (1 << 20) as f64)
 }
 
-/// A length in its largest whole unit.
+/// Duration in its largest whole unit.
 fn length(span: Span) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "m"), (1, "s")];
     let seconds = span.0 / 1_000_000;
@@ -323,10 +324,10 @@ mod tests {
         let at = LimitExceeded { of: of.clone(), what, most, has, asks };
         assert_eq!(
             at.to_string(),
-            "ann may have 24 GPU-hours in 7d; 12 are used or promised to what runs, and this promises 13"
+            "ann may have 24 GPU-hours in 7d; 12 are used or reserved by running tasks, and this may use 13"
         );
         let never = LimitExceeded { asks: 25 * 3_600_000_000, has: 0, ..at };
-        assert_eq!(never.to_string(), "ann may have 24 GPU-hours in 7d; this promises 25");
+        assert_eq!(never.to_string(), "ann may have 24 GPU-hours in 7d; this may use 25");
         let at = LimitExceeded { of, what: LimitKind::Timeout, most: day.0, has: 0, asks: 90_000_000 };
         assert_eq!(at.to_string(), "ann may run a task for 1d at the longest; this asks for 90s");
     }

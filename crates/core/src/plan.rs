@@ -1,4 +1,5 @@
-//! What a policy wants to happen. A plan is data: it is checked against the cluster before any of it becomes an event.
+//! Plans: what a policy wants to happen. A plan is data; it is validated against the cluster before any of it becomes
+//! an event.
 
 use crate::ids::{AttemptId, TaskId};
 use crate::pool::Placement;
@@ -6,38 +7,38 @@ use crate::spec::Boundary;
 use crate::time::Time;
 use smallvec::SmallVec;
 
-/// What should start, pause, go on and stop now.
+/// Plan: what should start, pause, resume and stop now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// Tasks to start, in this order.
     pub start: SmallVec<[Start; 1]>,
     /// Attempts to freeze in place.
     pub pause: Vec<AttemptId>,
-    /// At which moments of their work.
+    /// Boundary of their work at which they are frozen.
     pub pause_at: Boundary,
-    /// Frozen attempts to let go on.
+    /// Paused attempts to resume.
     pub resume: Vec<AttemptId>,
-    /// Attempts to ask to save and exit, to be run again later.
+    /// Attempts to requeue: asked to save and exit, to run again later.
     pub requeue: Vec<AttemptId>,
-    /// A round begins now and ends then.
+    /// End of a round that begins now.
     pub round: Option<Time>,
-    /// When to plan again even if nothing happens.
+    /// Time to plan again even without events.
     pub wake_at: Option<Time>,
-    /// Whether to plan again at once, as carrying this out may make room for more.
+    /// Whether to plan again at once, because carrying this plan out may free capacity.
     pub again: bool,
 }
 
-/// A task to start and where.
+/// Task to start, and its placement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Start {
-    /// Which task.
+    /// Task.
     pub task: TaskId,
-    /// Where.
+    /// Placement.
     pub placement: Placement,
 }
 
 impl Plan {
-    /// Whether nothing is to happen.
+    /// Whether the plan changes nothing.
     pub fn is_empty(&self) -> bool {
         self.start.is_empty()
             && self.pause.is_empty()

@@ -1,7 +1,7 @@
-//! The tasks that wait for room, in order, kept up to date event by event.
+//! Queue of ready tasks, in order, kept up to date event by event.
 //!
-//! Tasks with the same needs stand in one line: if the first of a line does not fit, none behind it does. A plan
-//! therefore looks at the heads of lines, and what it costs grows with what it starts, not with what waits.
+//! Tasks with equal needs share a sub-queue: if the first of a sub-queue does not fit, none behind it does. A plan
+//! therefore looks at the heads of sub-queues, and its cost grows with what it starts, not with what waits.
 
 use crate::cluster::{ReadyTask, View};
 use crate::ids::{NodeId, TaskId};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a task stands in the order; smaller goes first. Ties go to the task submitted earlier.
+/// Sort key of a task; the smallest goes first. On equal keys, the task submitted earlier does.
 ///
 /// ```
 /// use warpyard_core::queue::Key;
@@ -26,31 +26,31 @@ use std::str::FromStr;
 pub struct Key(u64, u64);
 
 impl Key {
-    /// Everyone equal: arrival alone decides.
+    /// Key that is equal for all tasks: arrival alone decides.
     pub const ARRIVAL: Key = Key(0, 0);
 
-    /// Small values first.
+    /// Key that puts small values first.
     pub fn ascending(x: f64) -> Key {
         Key(ordered(x), 0)
     }
 
-    /// Large values first.
+    /// Key that puts large values first.
     pub fn descending(x: f64) -> Key {
         Key(!ordered(x), 0)
     }
 
-    /// Large integers first.
+    /// Key that puts large integers first.
     pub fn urgent(priority: i64) -> Key {
         Key(!(priority as u64 ^ (1 << 63)), 0)
     }
 
-    /// Among equals, small values first.
+    /// Key that puts small values first among equals.
     pub fn then(self, x: f64) -> Key {
         Key(self.0, ordered(x))
     }
 }
 
-/// The key as text, for someone who goes on from a place in the order later.
+/// Text form of a key, for a client that continues from a queue position later.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:x}-{:x}", self.0, self.1)
@@ -67,24 +67,24 @@ impl FromStr for Key {
     }
 }
 
-/// A text that is no key.
+/// The text is not a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseKeyError;
 
-/// A number whose order as an integer is the order of the float.
+/// Integer whose order is the order of the float.
 fn ordered(x: f64) -> u64 {
     let bits = x.to_bits();
     if bits >> 63 == 0 { bits ^ (1 << 63) } else { !bits }
 }
 
-/// A task in line, or all those of a node that never started.
+/// Entry of a sub-queue: a task to retry, or all tasks of a node that never started.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueEntry {
-    /// How many there are.
+    /// Number of tasks.
     pub count: u32,
-    /// How long each is taken to run.
+    /// Expected run time of each.
     pub expected: Span,
-    /// How many more of the node may be on workers at once.
+    /// How many more tasks of the node may be on workers at once.
     pub room: u32,
 }
 
@@ -94,24 +94,24 @@ impl Weight for QueueEntry {
     }
 }
 
-/// Tasks with the same needs, in order.
+/// Sub-queue: tasks with equal needs, in order.
 #[derive(Clone, Debug)]
 pub struct SubQueue {
-    /// What each needs.
+    /// Needs of each task.
     pub needs: Needs,
-    /// What else sets them apart in the eyes of the policy.
+    /// Class that the policy put them in.
     pub class: u8,
-    /// Whose limits hold for them, where any do.
+    /// User whose limits apply to them, if any do.
     pub limited: Option<Box<str>>,
     waiting: Ranked<(Key, TaskId), QueueEntry>,
-    /// How many tasks that is.
+    /// Number of tasks.
     count: u64,
-    /// Whether it is among those that became empty.
+    /// Whether it is listed among the empty sub-queues.
     left: bool,
 }
 
 impl SubQueue {
-    /// How many tasks stand in it.
+    /// Number of tasks in it.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -126,29 +126,29 @@ impl SubQueue {
     }
 }
 
-/// So many empty lines are kept for the next with the same needs: one who comes when nobody waits costs little then.
-const LINES_KEPT: usize = 64;
+/// Number of empty sub-queues that are kept for the next task with the same needs, which then costs no allocation.
+const EMPTY_KEPT: usize = 64;
 
-/// Where the tasks of a node stand: in which line, and where in it.
+/// Entries of a node: sub-queue, key and first task of each.
 type NodeEntries = SmallVec<[(usize, Key, TaskId); 1]>;
 
-/// What sets lines of equal needs apart: the class, and whose limits hold.
+/// Key of a sub-queue among those of equal needs: class, and user whose limits apply.
 type SubQueueKey = (u8, Option<Box<str>>);
 
-/// All lines.
+/// Queue: all sub-queues.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
     lines: Vec<SubQueue>,
-    /// Lines by needs, and by class and whose limits hold.
+    /// Sub-queues by needs, then by class and limited user.
     by_needs: BTreeMap<Needs, SmallMap<SubQueueKey, usize>>,
-    /// Lines that became empty, the longest ago first; someone may stand in them again.
+    /// Empty sub-queues, the longest empty first; they may be reused.
     left: VecDeque<usize>,
     nodes: SmallMap<NodeId, NodeEntries>,
     heads: SmallMap<(Key, TaskId, usize), ()>,
 }
 
 impl Queue {
-    /// Brings a node's entries up to date.
+    /// Updates a node's entries.
     pub fn sync(&mut self, view: View<'_>, node: NodeId, place: impl Fn(&ReadyTask<'_>) -> (Key, u8)) {
         for (line, key, task) in self.nodes.remove(&node).unwrap_or_default() {
             self.change(line, |line| line.leave((key, task)));
@@ -170,41 +170,41 @@ impl Queue {
         }
     }
 
-    /// Whether nothing waits.
+    /// Whether no task waits.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// The line a task stands in and its place in the order.
+    /// Sub-queue and key of a task.
     pub fn find(&self, task: TaskId) -> Option<(usize, Key)> {
         let entries = self.nodes.get(&task.node_id())?;
         let own = entries.iter().find(|(_, _, t)| *t == task);
         own.or_else(|| entries.iter().rfind(|(_, _, t)| *t < task)).map(|&(line, key, _)| (line, key))
     }
 
-    /// The first of a node's tasks in line.
+    /// Key and task of a node's first entry.
     pub fn find_first(&self, node: NodeId) -> Option<(Key, TaskId)> {
         self.nodes.get(&node)?.iter().map(|(_, key, task)| (*key, *task)).min()
     }
 
-    /// How many tasks come before one that has this place in the order.
+    /// Number of tasks before one with this key.
     pub fn ahead(&self, view: View<'_>, key: Key, task: TaskId) -> u64 {
         let fresh = view.job(task.job).map(|job| &job.nodes[task.node as usize].fresh);
         let fresh = fresh.filter(|fresh| fresh.contains(task.index));
-        // Those of a node that never started stand there as one entry, where the first of them is.
+        // The fresh tasks of a node are one entry, at the position of the first of them.
         let mut entries = self.nodes.get(&task.node_id()).into_iter().flatten();
         let cohort = fresh.and_then(|fresh| entries.find(|e| e.1 == key && fresh.contains(e.2.index)));
         let entry = cohort.map_or(task, |e| e.2);
         self.before(&(key, entry)) + fresh.map_or(0, |fresh| fresh.below(task.index))
     }
 
-    /// How many tasks stand in line before a place.
+    /// Number of tasks before a position.
     fn before(&self, place: &(Key, TaskId)) -> u64 {
         self.lines.iter().map(|line| line.waiting.weight_below(place)).sum()
     }
 
-    /// Entries behind a place in the order, whoever stands there now, or from the start: the place of each, and how many tasks
-    /// are before it.
+    /// Entries after a position (whether or not a task still has it), or from the start, each with the number of
+    /// tasks before it.
     pub fn entries_after(
         &self,
         after: Option<(Key, TaskId)>,
@@ -232,17 +232,17 @@ impl Queue {
         })
     }
 
-    /// One line.
+    /// Sub-queue with this index.
     pub fn line(&self, at: usize) -> &SubQueue {
         &self.lines[at]
     }
 
-    /// All lines in which someone stands.
+    /// Sub-queues that are not empty.
     pub fn lines(&self) -> impl Iterator<Item = &SubQueue> {
         self.lines.iter().filter(|line| line.count > 0)
     }
 
-    /// The first few of each line, the lines in order of their heads.
+    /// First few tasks of each sub-queue, in order of their heads.
     pub fn heads(&self, each: usize) -> impl Iterator<Item = TaskId> + '_ {
         let lines = self.heads.keys().map(|(_, _, line)| &self.lines[*line].waiting);
         lines.flat_map(move |waiting| waiting.keys().take(each).map(|(_, task)| *task))
@@ -262,7 +262,7 @@ impl Queue {
             count: 0,
             left: false,
         };
-        let at = match self.give_up_a_line() {
+        let at = match self.free_sub_queue() {
             Some(at) => {
                 self.lines[at] = line;
                 at
@@ -276,9 +276,9 @@ impl Queue {
         at
     }
 
-    /// Gives up an empty line, if there are more than enough.
-    fn give_up_a_line(&mut self) -> Option<usize> {
-        while self.left.len() > LINES_KEPT {
+    /// Frees an empty sub-queue, if more than enough are kept.
+    fn free_sub_queue(&mut self) -> Option<usize> {
+        while self.left.len() > EMPTY_KEPT {
             let at = self.left.pop_front()?;
             let line = &mut self.lines[at];
             line.left = false;
@@ -294,7 +294,7 @@ impl Queue {
         None
     }
 
-    /// Changes a line and keeps the set of heads right.
+    /// Changes a sub-queue and updates the index of heads.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut SubQueue)) {
         let line = &mut self.lines[at];
         let before = line.waiting.first().map(|(&k, _)| k);
@@ -319,64 +319,64 @@ impl Queue {
     }
 }
 
-/// An entry met on a walk.
+/// Entry met on a walk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueItem {
-    /// Which line it stands in.
+    /// Index of its sub-queue.
     pub line: usize,
-    /// Its place in the order.
+    /// Key of the entry.
     pub key: Key,
-    /// The entry's own task: the first of those it stands for.
+    /// First of the tasks it stands for.
     pub entry: TaskId,
-    /// The task meant now.
+    /// Current task.
     pub task: TaskId,
-    /// How long it is taken to run.
+    /// Expected run time.
     pub expected: Span,
-    /// How many more of its node may be on workers at once.
+    /// How many more tasks of its node may be on workers at once.
     pub room: u32,
 }
 
-/// A way through the queue in order, on which lines can be left and cohorts entered task by task.
+/// Walk through the queue in order, on which the caller may leave a sub-queue or step through the tasks of an entry.
 pub struct Walk<'q> {
     queue: &'q Queue,
     heads: std::iter::Peekable<small::Iter<'q, (Key, TaskId, usize), ()>>,
-    /// Lines begun: the next item of each.
-    begun: BTreeMap<(Key, TaskId, usize), QueueItem>,
+    /// Sub-queues entered: the next item of each.
+    entered: BTreeMap<(Key, TaskId, usize), QueueItem>,
 }
 
 impl<'q> Walk<'q> {
-    /// A walk from the start.
+    /// Walk from the start.
     pub fn new(queue: &'q Queue) -> Walk<'q> {
-        Walk { queue, heads: queue.heads.iter().peekable(), begun: BTreeMap::new() }
+        Walk { queue, heads: queue.heads.iter().peekable(), entered: BTreeMap::new() }
     }
 
-    /// What [`Walk::next`] would come to, without going there.
+    /// Position that [`Walk::next`] would return, without advancing.
     pub fn peek(&mut self) -> Option<(Key, TaskId)> {
         let head = self.heads.peek().map(|&(&(key, task, _), ())| (key, task));
-        let begun = self.begun.first_key_value().map(|(&(key, task, _), _)| (key, task));
-        match (head, begun) {
-            (Some(head), Some(begun)) => Some(head.min(begun)),
-            (head, begun) => head.or(begun),
+        let entered = self.entered.first_key_value().map(|(&(key, task, _), _)| (key, task));
+        match (head, entered) {
+            (Some(head), Some(entered)) => Some(head.min(entered)),
+            (head, entered) => head.or(entered),
         }
     }
 
-    /// The next item; what happens to its line is then up to the caller: [`Walk::skip`] goes on behind it,
-    /// [`Walk::next_of_cohort`] to its sibling, and doing nothing leaves the line.
+    /// Next item. How the walk continues in its sub-queue is up to the caller: [`Walk::skip`] continues behind the
+    /// entry, [`Walk::next_of_cohort`] with its next task, and doing neither leaves the sub-queue.
     #[expect(clippy::should_implement_trait, reason = "an iterator could not be steered between two items")]
     pub fn next(&mut self) -> Option<QueueItem> {
-        let fresh_first = match (self.heads.peek(), self.begun.first_key_value()) {
-            (Some(&(&head, ())), Some((&begun, _))) => head < begun,
+        let fresh_first = match (self.heads.peek(), self.entered.first_key_value()) {
+            (Some(&(&head, ())), Some((&entered, _))) => head < entered,
             (head, _) => head.is_some(),
         };
         if !fresh_first {
-            return self.begun.pop_first().map(|(_, item)| item);
+            return self.entered.pop_first().map(|(_, item)| item);
         }
         let (&(key, task, line), ()) = self.heads.next()?;
         let waiting = *self.queue.lines[line].waiting.get(&(key, task)).expect("a head stands in its line");
         Some(QueueItem { line, key, entry: task, task, expected: waiting.expected, room: waiting.room })
     }
 
-    /// Goes on behind an entry in its line.
+    /// Continues behind an entry in its sub-queue.
     pub fn skip(&mut self, item: QueueItem) {
         let line = &self.queue.lines[item.line].waiting;
         let next = line.after(&(item.key, item.entry));
@@ -386,7 +386,7 @@ impl<'q> Walk<'q> {
         }
     }
 
-    /// Goes on with the next task of the same entry, or behind it if that was the last.
+    /// Continues with the next task of the same entry, or behind the entry if that was the last.
     pub fn next_of_cohort(&mut self, view: View<'_>, item: QueueItem) {
         let task = item.task;
         let fresh = view.job(task.job).map(|job| &job.nodes[task.node as usize].fresh);
@@ -398,7 +398,7 @@ impl<'q> Walk<'q> {
     }
 
     fn begin(&mut self, item: QueueItem) {
-        self.begun.insert((item.key, item.task, item.line), item);
+        self.entered.insert((item.key, item.task, item.line), item);
     }
 }
 

@@ -1,19 +1,19 @@
-//! A sorted map that knows how much comes before a key: entries in order, in chunks of a few hundred, with the weight of each
-//! chunk beside it. What comes before one of a million entries is the sum of a few thousand weights that lie side by side, and
-//! entries are moved within a chunk only.
+//! Ordered map with rank queries: entries in order, in chunks of a few hundred, with the weight of each chunk beside
+//! it. The weight before one of a million entries is a sum of a few thousand adjacent weights, and entries are moved
+//! within a chunk only.
 
 use std::collections::VecDeque;
 
-/// How many entries a chunk has at most.
+/// Maximum number of entries in a chunk.
 const CHUNK: usize = 256;
 
-/// How much an entry counts for.
+/// Weight of an entry.
 pub trait Weight {
-    /// Its weight.
+    /// Weight.
     fn weight(&self) -> u64;
 }
 
-/// A map in order of key, with the weight before each entry.
+/// Ordered map that knows the weight before each key.
 ///
 /// ```
 /// use warpyard_core::ranked::{Ranked, Weight};
@@ -29,9 +29,9 @@ pub trait Weight {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Ranked<K, V> {
-    /// None of them is empty, but the only one may be.
+    /// Chunks; none is empty, unless it is the only one.
     chunks: Vec<VecDeque<(K, V)>>,
-    /// The weight of each.
+    /// Weight of each chunk.
     weights: Vec<u64>,
 }
 
@@ -42,17 +42,17 @@ impl<K, V> Default for Ranked<K, V> {
 }
 
 impl<K: Ord, V: Weight> Ranked<K, V> {
-    /// Whether there is nothing in it.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.chunks.first().is_none_or(VecDeque::is_empty)
     }
 
-    /// What all entries weigh.
+    /// Weight of all entries.
     pub fn weight(&self) -> u64 {
         self.weights.iter().sum()
     }
 
-    /// What the entries with a key below this one weigh.
+    /// Weight of the entries with a key below this one.
     pub fn weight_below(&self, key: &K) -> u64 {
         let at = self.chunk_of(key);
         let Some(chunk) = self.chunks.get(at) else { return 0 };
@@ -60,18 +60,18 @@ impl<K: Ord, V: Weight> Ranked<K, V> {
         self.weights[..at].iter().sum::<u64>() + before.sum::<u64>()
     }
 
-    /// The value of a key.
+    /// Value of a key.
     pub fn get(&self, key: &K) -> Option<&V> {
         let chunk = self.chunks.get(self.chunk_of(key))?;
         find(chunk, key).ok().map(|at| &chunk[at].1)
     }
 
-    /// The entry with the smallest key.
+    /// Entry with the smallest key.
     pub fn first(&self) -> Option<(&K, &V)> {
         self.chunks.first()?.front().map(|(key, value)| (key, value))
     }
 
-    /// The entry with the smallest key above this one.
+    /// Entry with the smallest key above this one.
     pub fn after(&self, key: &K) -> Option<(&K, &V)> {
         let at = self.chunk_of(key);
         let chunk = self.chunks.get(at)?;
@@ -79,12 +79,12 @@ impl<K: Ord, V: Weight> Ranked<K, V> {
         next.or_else(|| self.chunks.get(at + 1)?.front()).map(|(key, value)| (key, value))
     }
 
-    /// Every key, in order.
+    /// Keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = &K> {
         self.chunks.iter().flatten().map(|(key, _)| key)
     }
 
-    /// Enters a value; gives the one that was there.
+    /// Inserts a value; returns the previous one.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         if self.chunks.is_empty() {
             self.chunks.push(VecDeque::new());
@@ -109,14 +109,14 @@ impl<K: Ord, V: Weight> Ranked<K, V> {
         }
     }
 
-    /// Takes a key out; gives its value.
+    /// Removes a key; returns its value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let at = self.chunk_of(key);
         let chunk = self.chunks.get_mut(at)?;
         let here = find(chunk, key).ok()?;
         let (_, value) = chunk.remove(here)?;
         self.weights[at] -= value.weight();
-        // The only one stays, so that a line that empties and fills asks for no memory.
+        // The last chunk stays, so that a queue that empties and fills again allocates nothing.
         if chunk.is_empty() && self.chunks.len() > 1 {
             self.chunks.remove(at);
             self.weights.remove(at);
@@ -124,16 +124,16 @@ impl<K: Ord, V: Weight> Ranked<K, V> {
         Some(value)
     }
 
-    /// The chunk a key is in, or would be.
+    /// Chunk that a key is in, or would be in.
     fn chunk_of(&self, key: &K) -> usize {
         let after = self.chunks.partition_point(|chunk| chunk.front().is_some_and(|(first, _)| first <= key));
         after.saturating_sub(1)
     }
 
-    /// Makes two chunks of a full one; says how many chunks further a key belongs now.
+    /// Splits a full chunk; returns how many chunks further a key belongs now.
     fn split(&mut self, at: usize, key: &K) -> usize {
         let chunk = &mut self.chunks[at];
-        // What comes in order fills chunks: one who goes behind everyone begins a chunk.
+        // Appending fills chunks: an entry behind all others starts a new chunk instead of halving the last.
         let behind = at + 1 == self.weights.len() && chunk.back().is_some_and(|(last, _)| last < key);
         let rest = chunk.split_off(if behind { chunk.len() } else { CHUNK / 2 });
         let weight = rest.iter().map(|(_, value)| value.weight()).sum();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of keys enough for several chunks, first in order and then anywhere.
+        /// Keys for several chunks, first in order and then at random.
         #[test]
         fn behaves_like_a_tree(
             first in 0u32..700,

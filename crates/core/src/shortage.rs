@@ -1,7 +1,8 @@
-//! What keeps a task that needs room from being placed: an obstacle for each device it could use, or what its worker lacks.
+//! Shortages: why a task cannot be placed. An obstacle for each device it could use, or the host resource its worker
+//! lacks.
 //!
-//! An obstacle is a fact about a device that keeps the task off it by itself, found in the order in which admission checks
-//! them. Whoever removes it everywhere starts the task or uncovers the next obstacle.
+//! An obstacle is a fact about a device that by itself keeps the task off it, found in the order in which admission
+//! checks. Removing it everywhere starts the task, or uncovers the next obstacle.
 
 use crate::ids::{DeviceId, WorkerId};
 use crate::place::acceptable;
@@ -9,48 +10,48 @@ use crate::pool::{Charge, DeviceInfo, DeviceState, DeviceUse, Pool, WorkerUse, c
 use crate::spec::Needs;
 use std::collections::BTreeMap;
 
-/// What keeps a task off a device that it could use.
+/// Obstacle that keeps a task off a device it could use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Obstacle {
-    /// Tasks have it, or too much of it to be given whole.
+    /// Tasks use it, so that it cannot be allocated whole.
     Taken,
-    /// Less of its memory is left than the task asks for.
+    /// Too little of its memory is free.
     Memory,
-    /// As many tasks share it as may.
+    /// The limit on tasks that share it is reached.
     TaskLimit(u16),
-    /// A process that is no task's uses it.
+    /// A foreign process uses it.
     Foreign,
     /// The driver no longer reports it.
     Gone,
-    /// Its worker takes no new tasks.
+    /// Its worker accepts no new tasks.
     Closed,
 }
 
-/// What is missing for a task to be placed.
+/// Shortage: what is missing for a task to be placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shortage {
     /// Too few devices of one worker admit it.
     Devices {
-        /// How many would, on the worker where that is most.
+        /// Number of devices that would, on the worker with the most.
         free: usize,
-        /// The others it could use, counted by what keeps it off them.
+        /// Number of other devices it could use, by obstacle.
         obstacles: BTreeMap<Obstacle, usize>,
     },
-    /// This worker has the devices, and too few processors: thousandths that are free.
+    /// This worker has the devices but too few CPUs: thousandths of a core that are free.
     Cpus(WorkerId, u32),
-    /// This worker has the devices, and too little main memory: bytes that are free.
+    /// This worker has the devices but too little main memory: bytes that are free.
     Memory(WorkerId, u64),
-    /// Nothing: there is room.
+    /// Nothing is missing.
     None,
 }
 
 impl Shortage {
-    /// What is missing for a task with these needs.
+    /// Shortage for a task with these needs.
     pub fn of(pool: &Pool, needs: &Needs) -> Shortage {
         let wanted = usize::from(needs.gpus);
         let mut obstacles = BTreeMap::new();
         let mut most_free = 0;
-        // Among workers with enough devices, the one that lacks least.
+        // Among workers with enough devices, the one that lacks the fewest resources.
         let mut host: Option<(usize, Shortage)> = None;
         for (id, worker) in pool.workers() {
             let usable = worker.devices().filter_map(|(index, info, used)| {
@@ -59,7 +60,7 @@ impl Shortage {
                 fits.then(|| obstacle(worker, info, used, charge))
             });
             let usable: Vec<_> = usable.collect();
-            // One that could never hold the task keeps it from nothing.
+            // A worker that could never hold the task is no obstacle to it.
             if usable.len() < wanted || worker.cpus() < needs.cpus || worker.memory() < needs.memory {
                 continue;
             }
@@ -89,7 +90,7 @@ impl Shortage {
     }
 }
 
-/// What keeps a charge off a device; nothing if it would be admitted.
+/// Obstacle that keeps a charge off a device; none if it would be admitted.
 fn obstacle(worker: &WorkerUse, info: &DeviceInfo, used: DeviceUse, charge: Charge) -> Option<Obstacle> {
     match (worker.is_open(), info.state) {
         (false, _) => return Some(Obstacle::Closed),
@@ -116,13 +117,13 @@ mod tests {
     use crate::pool::{Ledger, Placement};
     use proptest::prelude::*;
 
-    /// A device as the property draws it: type, state, limit, and what is given of it.
+    /// Generated device: type, state, limit, and allocations.
     type GeneratedDevice = (bool, u8, Option<u16>, Vec<Option<u64>>);
 
-    /// A machine as the property draws it: devices, processors and memory given away, whether it is open.
+    /// Generated worker: devices, allocated CPUs and memory, whether it is open.
     type GeneratedWorker = (Vec<GeneratedDevice>, u32, u64, bool);
 
-    /// What is taken away to see whether it mattered.
+    /// The workers without what the shortage names, to see whether it mattered.
     fn without(machines: &[GeneratedWorker], removed: &Shortage) -> Vec<GeneratedWorker> {
         let mut machines = machines.to_vec();
         for (at, (devices, cpus, memory, open)) in machines.iter_mut().enumerate() {
@@ -164,7 +165,7 @@ mod tests {
             let infos: Vec<_> = devices.iter().map(info).collect();
             pool.describe(id, &infos, 8, 8, *open);
             let given = devices.iter().enumerate().flat_map(|(index, (.., given))| {
-                // One whole, or several shares of it.
+                // Either one whole allocation, or several shares.
                 let whole = given.iter().any(Option::is_none);
                 let all = given.iter().map(|share| share.map_or(Charge::Whole, Charge::Share));
                 all.filter(move |charge| !whole || *charge == Charge::Whole)

@@ -1,5 +1,5 @@
-//! A map for places where there is nearly always one entry, or a handful, and now and then very many: a sorted list that
-//! keeps its first entry in place, so that no memory is asked for; and a tree once there are more than a few.
+//! Ordered map that nearly always has one entry or a handful, and now and then very many: a sorted list that keeps
+//! its first entry inline, so that it allocates nothing; and a B-tree once there are more than a few.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::ops::Index;
 
-/// So many entries are a list: to move half of them costs about what a way down a tree does.
+/// Maximum number of entries of a list: moving half of them costs about as much as a descent in a tree.
 const FEW: usize = 32;
 
-/// A map of mostly few entries, in order of key.
+/// Ordered map of mostly few entries.
 ///
 /// ```
 /// use warpyard_core::small::SmallMap;
@@ -24,7 +24,7 @@ pub struct SmallMap<K, V>(Entries<K, V>);
 #[derive(Clone, Debug)]
 enum Entries<K, V> {
     Few(SmallVec<[(K, V); 1]>),
-    /// Stays a tree as long as anything is left.
+    /// Stays a tree until it is empty.
     Many(BTreeMap<K, V>),
 }
 
@@ -35,12 +35,12 @@ impl<K, V> Default for SmallMap<K, V> {
 }
 
 impl<K: Ord, V> SmallMap<K, V> {
-    /// Nothing.
+    /// Empty map.
     pub fn new() -> Self {
         SmallMap::default()
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         match &self.0 {
             Entries::Few(list) => list.len(),
@@ -48,12 +48,12 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value of a key.
+    /// Value of a key.
     #[inline]
     pub fn get(&self, key: &K) -> Option<&V> {
         match &self.0 {
@@ -62,7 +62,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// The value of a key, to be changed.
+    /// Mutable value of a key.
     #[inline]
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         match &mut self.0 {
@@ -71,7 +71,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// The value of a key, entered if it was not there.
+    /// Mutable value of a key, inserted if it was absent.
     pub fn or_default(&mut self, key: K) -> &mut V
     where
         V: Default,
@@ -89,7 +89,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// Enters a value; gives the one that was there.
+    /// Inserts a value; returns the previous one.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         self.make_room();
         match &mut self.0 {
@@ -104,7 +104,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// Takes a key out; gives its value.
+    /// Removes a key; returns its value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         match &mut self.0 {
             Entries::Few(list) => find(list, key).ok().map(|at| list.remove(at).1),
@@ -118,12 +118,12 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// Whether a key has a value.
+    /// Whether the map contains a key.
     pub fn contains_key(&self, key: &K) -> bool {
         self.get(key).is_some()
     }
 
-    /// The entry with the smallest key.
+    /// Entry with the smallest key.
     #[inline]
     pub fn first(&self) -> Option<(&K, &V)> {
         match &self.0 {
@@ -132,7 +132,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// The entry with the smallest key above this one.
+    /// Entry with the smallest key above this one.
     pub fn after(&self, key: &K) -> Option<(&K, &V)> {
         match &self.0 {
             Entries::Few(list) => {
@@ -143,7 +143,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// Every entry with a key below this one, in order of key.
+    /// Entries with a key below this one, in order.
     pub fn below(&self, key: &K) -> Iter<'_, K, V> {
         match &self.0 {
             Entries::Few(list) => {
@@ -154,7 +154,7 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// Every entry, in order of key.
+    /// Entries, in order of key.
     pub fn iter(&self) -> Iter<'_, K, V> {
         match &self.0 {
             Entries::Few(list) => Iter::Few(list.iter()),
@@ -162,17 +162,17 @@ impl<K: Ord, V> SmallMap<K, V> {
         }
     }
 
-    /// Every key, in order.
+    /// Keys, in order.
     pub fn keys(&self) -> impl Iterator<Item = &K> {
         self.iter().map(|(key, _)| key)
     }
 
-    /// Every value, in order of key.
+    /// Values, in order of key.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.iter().map(|(_, value)| value)
     }
 
-    /// Makes a tree of a list that is to have one more than a few.
+    /// Turns a full list into a tree, before an insertion.
     #[inline]
     fn make_room(&mut self) {
         if let Entries::Few(list) = &mut self.0
@@ -188,14 +188,14 @@ fn find<K: Ord, V>(list: &[(K, V)], key: &K) -> Result<usize, usize> {
     list.binary_search_by(|(other, _)| other.cmp(key))
 }
 
-/// Entries, in order of key.
+/// Iterator over entries, in order of key.
 #[derive(Clone, Debug)]
 pub enum Iter<'a, K, V> {
-    /// Of a list.
+    /// Over a list.
     Few(std::slice::Iter<'a, (K, V)>),
-    /// Of a tree.
+    /// Over a tree.
     Many(btree_map::Iter<'a, K, V>),
-    /// Of the lower part of one.
+    /// Over the lower part of a tree.
     Below(btree_map::Range<'a, K, V>),
 }
 
@@ -221,11 +221,11 @@ impl<'a, K: Ord, V> IntoIterator for &'a SmallMap<K, V> {
     }
 }
 
-/// Entries that are given away, in order of key.
+/// Owning iterator over entries, in order of key.
 pub enum IntoIter<K, V> {
-    /// Of a list.
+    /// Over a list.
     Few(smallvec::IntoIter<[(K, V); 1]>),
-    /// Of a tree.
+    /// Over a tree.
     Many(btree_map::IntoIter<K, V>),
 }
 
@@ -252,7 +252,7 @@ impl<K, V> IntoIterator for SmallMap<K, V> {
     }
 }
 
-/// However they are kept.
+/// Equality of contents, whatever the representation.
 impl<K: Ord, V: PartialEq> PartialEq for SmallMap<K, V> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other)
@@ -270,7 +270,7 @@ impl<K: Ord, V> Index<&K> for SmallMap<K, V> {
 }
 
 impl<K: Ord, V> FromIterator<(K, V)> for SmallMap<K, V> {
-    /// Of several values for one key the last counts.
+    /// The last of several values for a key counts.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(items: I) -> Self {
         let mut map = SmallMap::new();
         for (key, value) in items {
@@ -304,7 +304,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Of keys enough to make a tree of a list.
+        /// Enough keys to turn the list into a tree.
         #[test]
         fn behaves_like_a_tree(ops in prop::collection::vec((0u8..5, 0u32..48, any::<u8>()), 0..200)) {
             let (mut ours, mut tree) = (SmallMap::new(), BTreeMap::new());

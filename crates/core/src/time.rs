@@ -1,58 +1,58 @@
-//! Moments and spans in whole microseconds, so that sums are exact and two runs agree to the bit.
+//! Times and durations in whole microseconds, so that sums are exact and two runs agree to the bit.
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Add, AddAssign, Sub};
 
-/// A moment: microseconds since the Unix epoch (or, in a simulation, since its start).
+/// Point in time: microseconds since the Unix epoch (or, in a simulation, since its start).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub u64);
 
-/// A length of time in microseconds.
+/// Duration in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Span(pub u64);
 
 impl Time {
-    /// The moment this many seconds after zero.
+    /// Time this many seconds after the epoch.
     pub fn from_secs(s: f64) -> Time {
         Time(Span::from_secs(s).0)
     }
 
-    /// Seconds since zero.
+    /// Seconds since the epoch.
     pub fn secs(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
-    /// How long it is since `earlier`; nothing if that is not earlier, as after a clock was set back.
+    /// Duration since `earlier`; zero if that is not earlier, as after a clock was set back.
     pub fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// Zero duration.
     pub const ZERO: Span = Span(0);
 
-    /// What an unknown length is taken for when one must be compared: a year.
+    /// Stand-in for an unknown duration where one must be compared: a year.
     pub const UNKNOWN: Span = Span(365 * 24 * 3600 * 1_000_000);
 
-    /// The span, unless it rests on a length that is unknown.
+    /// The duration, unless it rests on an unknown one.
     pub fn known(self) -> Option<Span> {
         (self < Span(Span::UNKNOWN.0 / 2)).then_some(self)
     }
 
-    /// A span of this many seconds; negative and NaN count as none.
+    /// Duration of this many seconds; negative and NaN count as zero.
     pub fn from_secs(s: f64) -> Span {
         Span((s * 1e6).round() as u64)
     }
 
-    /// Whether it is no time at all.
+    /// Whether it is zero.
     pub fn is_zero(&self) -> bool {
         self.0 == 0
     }
 
-    /// The span in seconds.
+    /// Duration in seconds.
     pub fn secs(self) -> f64 {
         self.0 as f64 / 1e6
     }
