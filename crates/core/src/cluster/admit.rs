@@ -92,8 +92,8 @@ impl Cluster {
         Ok(EventKind::Placed { attempt: task.attempt(before + 1), placement: placement.clone() })
     }
 
-    /// Rejects co-locating a task with one it has no measured speed beside, or on only part of that task's devices.
-    /// Overcommitted devices are exempt: any tasks may share those.
+    /// Rejects co-locating two tasks that may not be, or on only part of the other task's devices. Overcommitted devices
+    /// are exempt: any tasks may share those.
     fn admit_colocation(&self, start: &Start, before: &[Start]) -> Result<(), Rejection> {
         let Start { task, placement } = start;
         if placement.devices.iter().all(|(_, charge)| *charge != Charge::Beside) {
@@ -116,15 +116,15 @@ impl Cluster {
             let same_devices =
                 view.attempt(other).is_none_or(|(a, _)| a.placement.devices == placement.devices);
             if !(compatible && same_devices) {
-                let message = format!("{task:?} cannot start: its speed beside {other:?} is not known");
+                let message = format!("{task:?} cannot start: it may not be co-located with {other:?}");
                 return Err(Rejection::new(Code::StalePlan, message));
             }
         }
         Ok(())
     }
 
-    /// Whether two tasks may be co-located on these devices: both have a profile, the same number of GPUs, and known
-    /// speeds beside each other on that device type.
+    /// Whether two tasks may be co-located on these devices: both have a profile and need the same number of GPUs, and
+    /// the profiles make progress together ([`Shares::may_colocate`](crate::shares::Shares::may_colocate)).
     fn may_colocate(&self, one: TaskId, other: TaskId, on: &Placement) -> bool {
         let view = self.view();
         let kind = || {

@@ -53,7 +53,7 @@ impl<'a> Preemption<'a> {
             let on = view.under_way(task, now).expect("an unsettled task is on a worker");
             let placement = &on.attempt.placement;
             match on.phase {
-                // Its devices are on their way to being free, whoever asked for the stop.
+                // Its devices will be free soon, whether a policy or a user asked for the stop.
                 Phase::Stopping { paused, .. } => soon.release_ending(placement, *paused),
                 Phase::Running(a) | Phase::Paused(a) if a.pause == Some(RequestedBy::Policy) => {
                     let runs = matches!(on.phase, Phase::Running(_));
@@ -143,7 +143,7 @@ impl<'a> PlanBuilder<'a> {
         let (fit, workload) = (self.fit, &self.task_mix);
         let search = Search { later: &later, withheld, fit, workload, ..Search::over(&preemption.soon) };
         let placement = match search.place(needs) {
-            // Asked for in an earlier plan, and not free yet: nobody else has to be preempted.
+            // An earlier plan's preemptions are freeing enough: no other attempt has to be preempted.
             Some(placement) => placement,
             None => {
                 let fits = |page: &Ledger<'_>, worker| {
