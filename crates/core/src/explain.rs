@@ -158,7 +158,7 @@ pub fn without_policy(view: View<'_>, task: TaskId, now: Time) -> Option<Explana
             let full = |at_once: &u32| node.active() >= *at_once;
             match spec.at_once().filter(full) {
                 Some(at_once) => WaitReason::ArrayFull { at_once },
-                None => WaitReason::AtLimit(Box::new(view.allowance(now).lets(job, spec).err()?)),
+                None => WaitReason::AtLimit(Box::new(view.allowance(now).permits(job, spec).err()?)),
             }
         }
         TaskState::Placed(_) => WaitReason::Starting,

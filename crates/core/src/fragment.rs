@@ -8,8 +8,7 @@
 //! Fragmentation Gradient Descent* (USENIX ATC 2023).
 
 use crate::ids::{DeviceId, WorkerId};
-use crate::place::acceptable;
-use crate::pool::{DeviceInfo, DeviceState, DeviceUse, Pool, Resources, WorkerUse};
+use crate::pool::{DeviceInfo, DeviceState, DeviceUse, Pool, Resources, WorkerUse, acceptable};
 use crate::spec::{Needs, WaitMode};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -2,6 +2,7 @@
 
 use crate::fragment::{self, TaskMix};
 use crate::ids::{DeviceId, WorkerId};
+pub use crate::pool::acceptable;
 use crate::pool::{Charge, DeviceInfo, DeviceUse, Ledger, Placement, WorkerUse, charge_for};
 use crate::spec::{Needs, WaitMode};
 use smallvec::{SmallVec, smallvec};
@@ -20,7 +21,7 @@ pub enum Fit {
     Fill,
     /// Devices with the fewest tasks.
     Spread,
-    /// Fragmentation gradient least_fragmenting: where the free capacity that is useless to the tasks there are grows least.
+    /// Fragmentation gradient descent: where the free capacity that no task could use grows least.
     Gradient,
 }
 
@@ -56,13 +57,6 @@ impl Fit {
     }
 }
 
-/// Whether a task may use a device at all, by type and scope, whatever is allocated on it now.
-pub fn acceptable(needs: &Needs, id: DeviceId, info: &DeviceInfo) -> bool {
-    let kind =
-        needs.gpu_types.is_empty() || needs.gpu_types.iter().any(|t| t.eq_ignore_ascii_case(&info.kind));
-    kind && (needs.scope.is_empty() || needs.scope.contains(&id)) && !waits_for_others(needs, id)
-}
-
 /// Result of a search on the devices a task prefers, or else on any. A task that waits for its preferred devices
 /// accepts no others anyway.
 fn search_preferred_first<T>(
@@ -72,11 +66,6 @@ fn search_preferred_first<T>(
     let prefers = !needs.preferred.is_empty() && needs.wait_mode == WaitMode::Schedule;
     let on_preferred = if prefers { find(&|id| needs.preferred.contains(&id)) } else { None };
     on_preferred.or_else(|| find(&|_| true))
-}
-
-/// Whether a task waits for preferred devices of which this is not one.
-fn waits_for_others(needs: &Needs, id: DeviceId) -> bool {
-    needs.wait_mode == WaitMode::Queue && !needs.preferred.is_empty() && !needs.preferred.contains(&id)
 }
 
 /// Search for a placement.

@@ -30,11 +30,11 @@ pub trait Policy: Send + Sync {
     fn explain(&self, view: View<'_>, task: TaskId, now: Time) -> Explanation;
 
     /// Ready tasks in the order they would be considered now, at most `most` of them.
-    fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId>;
+    fn queue_order(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId>;
 
     /// Queue positions of ready nodes. Where positions do not depend on keys alone, one walk along the queue finds
     /// all of them.
-    fn places(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, QueuePosition> {
+    fn positions(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, QueuePosition> {
         positions_by_walk(self, view, nodes, now)
     }
 
@@ -42,7 +42,7 @@ pub trait Policy: Send + Sync {
     /// from the start. Where positions depend on keys alone, continuing from the last position finds every node that
     /// was behind it and still is, whatever happened meanwhile; elsewhere it continues behind that task, or at the
     /// position it had.
-    fn line_after(
+    fn positions_after(
         &self,
         view: View<'_>,
         after: Option<QueuePosition>,
@@ -55,7 +55,7 @@ pub trait Policy: Send + Sync {
     /// Tasks that could start next, whichever running task ends: the first `most` in the queue, and the first few of
     /// other needs behind them, which may backfill. This is all a forecast has to know of the queue.
     fn contenders(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
-        self.line(view, most, now)
+        self.queue_order(view, most, now)
     }
 
     /// Formula of the queue order, for people: "P = priority − timeout; the largest P goes first".
@@ -92,7 +92,7 @@ pub(crate) fn positions_by_walk<P: Policy + ?Sized>(
         return BTreeMap::new();
     }
     let mut near = BTreeMap::new();
-    for (task, before) in policy.line(view, MAX_COUNTED, now).into_iter().zip(0u64..) {
+    for (task, before) in policy.queue_order(view, MAX_COUNTED, now).into_iter().zip(0u64..) {
         near.entry(task.node_id()).or_insert(QueuePosition { key: None, task, before: Some(before) });
     }
     let far = |node| Some(QueuePosition { key: None, task: view.ready(node).next()?.task, before: None });
@@ -108,7 +108,7 @@ pub(crate) fn positions_after_by_walk<P: Policy + ?Sized>(
     most: usize,
     now: Time,
 ) -> Vec<QueuePosition> {
-    let line = policy.line(view, MAX_COUNTED, now);
+    let line = policy.queue_order(view, MAX_COUNTED, now);
     let at = |after: QueuePosition| {
         let now_at = line.iter().position(|task| *task == after.task);
         now_at.map_or(after.before.map_or(usize::MAX, |before| before as usize), |at| at + 1)

@@ -9,7 +9,7 @@ pub use ledger::Ledger;
 
 use crate::bitset::Bitset;
 use crate::ids::{DeviceId, WorkerId};
-use crate::spec::Needs;
+use crate::spec::{Needs, WaitMode};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -371,6 +371,18 @@ impl WorkerUse {
 /// Shared devices of a placement.
 fn shares(p: &Placement) -> impl Iterator<Item = &(u16, Charge)> {
     p.devices.iter().filter(|(_, charge)| matches!(charge, Charge::Share(_)))
+}
+
+/// Whether a task may use a device at all, by type and scope, whatever is allocated on it now.
+pub fn acceptable(needs: &Needs, id: DeviceId, info: &DeviceInfo) -> bool {
+    let kind =
+        needs.gpu_types.is_empty() || needs.gpu_types.iter().any(|t| t.eq_ignore_ascii_case(&info.kind));
+    kind && (needs.scope.is_empty() || needs.scope.contains(&id)) && !waits_for_others(needs, id)
+}
+
+/// Whether a task waits for preferred devices of which this is not one.
+fn waits_for_others(needs: &Needs, id: DeviceId) -> bool {
+    needs.wait_mode == WaitMode::Queue && !needs.preferred.is_empty() && !needs.preferred.contains(&id)
 }
 
 /// Charge of a device for a task; none if the device can never hold it.

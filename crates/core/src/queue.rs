@@ -107,7 +107,7 @@ pub struct SubQueue {
     /// Number of tasks.
     count: u64,
     /// Whether it is listed among the empty sub-queues.
-    left: bool,
+    listed_empty: bool,
 }
 
 impl SubQueue {
@@ -138,11 +138,11 @@ type SubQueueKey = (u8, Option<Box<str>>);
 /// Queue: all sub-queues.
 #[derive(Clone, Debug, Default)]
 pub struct Queue {
-    lines: Vec<SubQueue>,
+    sub_queues: Vec<SubQueue>,
     /// Sub-queues by needs, then by class and limited user.
     by_needs: BTreeMap<Needs, SmallMap<SubQueueKey, usize>>,
     /// Empty sub-queues, the longest empty first; they may be reused.
-    left: VecDeque<usize>,
+    empty: VecDeque<usize>,
     nodes: SmallMap<NodeId, NodeEntries>,
     heads: SmallMap<(Key, TaskId, usize), ()>,
 }
@@ -150,8 +150,8 @@ pub struct Queue {
 impl Queue {
     /// Updates a node's entries.
     pub fn sync(&mut self, view: View<'_>, node: NodeId, place: impl Fn(&ReadyTask<'_>) -> (Key, u8)) {
-        for (line, key, task) in self.nodes.remove(&node).unwrap_or_default() {
-            self.change(line, |line| line.leave((key, task)));
+        for (sub_queue, key, task) in self.nodes.remove(&node).unwrap_or_default() {
+            self.change(sub_queue, |sub_queue| sub_queue.leave((key, task)));
         }
         if !view.has_ready(node) {
             return;
@@ -160,10 +160,10 @@ impl Queue {
         let mut entries = NodeEntries::new();
         for ready in view.ready(node) {
             let (key, class) = place(&ready);
-            let line = self.line_for(&ready.spec.needs, class, limited);
+            let sub_queue = self.sub_queue_for(&ready.spec.needs, class, limited);
             let waiting = QueueEntry { count: ready.count, expected: ready.expected(), room: ready.room };
-            self.change(line, |line| line.enter((key, ready.task), waiting));
-            entries.push((line, key, ready.task));
+            self.change(sub_queue, |sub_queue| sub_queue.enter((key, ready.task), waiting));
+            entries.push((sub_queue, key, ready.task));
         }
         if !entries.is_empty() {
             self.nodes.insert(node, entries);
@@ -179,7 +179,8 @@ impl Queue {
     pub fn find(&self, task: TaskId) -> Option<(usize, Key)> {
         let entries = self.nodes.get(&task.node_id())?;
         let own = entries.iter().find(|(_, _, t)| *t == task);
-        own.or_else(|| entries.iter().rfind(|(_, _, t)| *t < task)).map(|&(line, key, _)| (line, key))
+        own.or_else(|| entries.iter().rfind(|(_, _, t)| *t < task))
+            .map(|&(sub_queue, key, _)| (sub_queue, key))
     }
 
     /// Key and task of a node's first entry.
@@ -200,7 +201,7 @@ impl Queue {
 
     /// Number of tasks before a position.
     fn before(&self, place: &(Key, TaskId)) -> u64 {
-        self.lines.iter().map(|line| line.waiting.weight_below(place)).sum()
+        self.sub_queues.iter().map(|sub_queue| sub_queue.waiting.weight_below(place)).sum()
     }
 
     /// Entries after a position (whether or not a task still has it), or from the start, each with the number of
@@ -210,21 +211,21 @@ impl Queue {
         after: Option<(Key, TaskId)>,
     ) -> impl Iterator<Item = (Key, TaskId, u64)> + '_ {
         let mut before = after.as_ref().map_or(0, |after| {
-            let here = self.lines.iter().filter_map(|line| line.waiting.get(after));
+            let here = self.sub_queues.iter().filter_map(|sub_queue| sub_queue.waiting.get(after));
             self.before(after) + here.map(Weight::weight).sum::<u64>()
         });
-        let first = |(at, line): (usize, &SubQueue)| {
+        let first = |(at, sub_queue): (usize, &SubQueue)| {
             let next = match &after {
-                Some(after) => line.waiting.after(after),
-                None => line.waiting.first(),
+                Some(after) => sub_queue.waiting.after(after),
+                None => sub_queue.waiting.first(),
             };
             next.map(|(place, _)| (*place, at))
         };
         let mut heads: BTreeSet<((Key, TaskId), usize)> =
-            self.lines.iter().enumerate().filter_map(first).collect();
+            self.sub_queues.iter().enumerate().filter_map(first).collect();
         std::iter::from_fn(move || {
             let (place, at) = heads.pop_first()?;
-            let waiting = &self.lines[at].waiting;
+            let waiting = &self.sub_queues[at].waiting;
             heads.extend(waiting.after(&place).map(|(next, _)| (*next, at)));
             let ahead = before;
             before += waiting.get(&place).map_or(0, Weight::weight);
@@ -233,43 +234,43 @@ impl Queue {
     }
 
     /// Sub-queue with this index.
-    pub fn line(&self, at: usize) -> &SubQueue {
-        &self.lines[at]
+    pub fn sub_queue(&self, at: usize) -> &SubQueue {
+        &self.sub_queues[at]
     }
 
     /// Sub-queues that are not empty.
-    pub fn lines(&self) -> impl Iterator<Item = &SubQueue> {
-        self.lines.iter().filter(|line| line.count > 0)
+    pub fn sub_queues(&self) -> impl Iterator<Item = &SubQueue> {
+        self.sub_queues.iter().filter(|sub_queue| sub_queue.count > 0)
     }
 
     /// First few tasks of each sub-queue, in order of their heads.
     pub fn heads(&self, each: usize) -> impl Iterator<Item = TaskId> + '_ {
-        let lines = self.heads.keys().map(|(_, _, line)| &self.lines[*line].waiting);
-        lines.flat_map(move |waiting| waiting.keys().take(each).map(|(_, task)| *task))
+        let sub_queues = self.heads.keys().map(|(_, _, sub_queue)| &self.sub_queues[*sub_queue].waiting);
+        sub_queues.flat_map(move |waiting| waiting.keys().take(each).map(|(_, task)| *task))
     }
 
-    fn line_for(&mut self, needs: &Needs, class: u8, limited: Option<&str>) -> usize {
+    fn sub_queue_for(&mut self, needs: &Needs, class: u8, limited: Option<&str>) -> usize {
         let kind: SubQueueKey = (class, limited.map(Box::from));
         if let Some(&at) = self.by_needs.get(needs).and_then(|kinds| kinds.get(&kind)) {
             return at;
         }
         let limited = kind.1.clone();
-        let line = SubQueue {
+        let sub_queue = SubQueue {
             needs: needs.clone(),
             class,
             limited,
             waiting: Ranked::default(),
             count: 0,
-            left: false,
+            listed_empty: false,
         };
         let at = match self.free_sub_queue() {
             Some(at) => {
-                self.lines[at] = line;
+                self.sub_queues[at] = sub_queue;
                 at
             }
             None => {
-                self.lines.push(line);
-                self.lines.len() - 1
+                self.sub_queues.push(sub_queue);
+                self.sub_queues.len() - 1
             }
         };
         self.by_needs.entry(needs.clone()).or_default().insert(kind, at);
@@ -278,15 +279,15 @@ impl Queue {
 
     /// Frees an empty sub-queue, if more than enough are kept.
     fn free_sub_queue(&mut self) -> Option<usize> {
-        while self.left.len() > EMPTY_KEPT {
-            let at = self.left.pop_front()?;
-            let line = &mut self.lines[at];
-            line.left = false;
-            if line.waiting.is_empty() {
-                let kinds = self.by_needs.get_mut(&line.needs)?;
-                kinds.remove(&(line.class, line.limited.clone()));
+        while self.empty.len() > EMPTY_KEPT {
+            let at = self.empty.pop_front()?;
+            let sub_queue = &mut self.sub_queues[at];
+            sub_queue.listed_empty = false;
+            if sub_queue.waiting.is_empty() {
+                let kinds = self.by_needs.get_mut(&sub_queue.needs)?;
+                kinds.remove(&(sub_queue.class, sub_queue.limited.clone()));
                 if kinds.is_empty() {
-                    self.by_needs.remove(&line.needs);
+                    self.by_needs.remove(&sub_queue.needs);
                 }
                 return Some(at);
             }
@@ -296,10 +297,10 @@ impl Queue {
 
     /// Changes a sub-queue and updates the index of heads.
     fn change(&mut self, at: usize, change: impl FnOnce(&mut SubQueue)) {
-        let line = &mut self.lines[at];
-        let before = line.waiting.first().map(|(&k, _)| k);
-        change(line);
-        let after = line.waiting.first().map(|(&k, _)| k);
+        let sub_queue = &mut self.sub_queues[at];
+        let before = sub_queue.waiting.first().map(|(&k, _)| k);
+        change(sub_queue);
+        let after = sub_queue.waiting.first().map(|(&k, _)| k);
         if before == after {
             return;
         }
@@ -311,8 +312,8 @@ impl Queue {
                 self.heads.insert((key, task, at), ());
             }
             None => {
-                if !std::mem::replace(&mut self.lines[at].left, true) {
-                    self.left.push_back(at);
+                if !std::mem::replace(&mut self.sub_queues[at].listed_empty, true) {
+                    self.empty.push_back(at);
                 }
             }
         }
@@ -323,7 +324,7 @@ impl Queue {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QueueItem {
     /// Index of its sub-queue.
-    pub line: usize,
+    pub sub_queue: usize,
     /// Key of the entry.
     pub key: Key,
     /// First of the tasks it stands for.
@@ -371,18 +372,19 @@ impl<'q> Walk<'q> {
         if !fresh_first {
             return self.entered.pop_first().map(|(_, item)| item);
         }
-        let (&(key, task, line), ()) = self.heads.next()?;
-        let waiting = *self.queue.lines[line].waiting.get(&(key, task)).expect("a head stands in its line");
-        Some(QueueItem { line, key, entry: task, task, expected: waiting.expected, room: waiting.room })
+        let (&(key, task, sub_queue), ()) = self.heads.next()?;
+        let waiting =
+            *self.queue.sub_queues[sub_queue].waiting.get(&(key, task)).expect("a head is in its sub-queue");
+        Some(QueueItem { sub_queue, key, entry: task, task, expected: waiting.expected, room: waiting.room })
     }
 
     /// Continues behind an entry in its sub-queue.
     pub fn skip(&mut self, item: QueueItem) {
-        let line = &self.queue.lines[item.line].waiting;
-        let next = line.after(&(item.key, item.entry));
+        let sub_queue = &self.queue.sub_queues[item.sub_queue].waiting;
+        let next = sub_queue.after(&(item.key, item.entry));
         if let Some((&(key, task), waiting)) = next {
             let QueueEntry { expected, room, .. } = *waiting;
-            self.begin(QueueItem { line: item.line, key, entry: task, task, expected, room });
+            self.begin(QueueItem { sub_queue: item.sub_queue, key, entry: task, task, expected, room });
         }
     }
 
@@ -398,7 +400,7 @@ impl<'q> Walk<'q> {
     }
 
     fn begin(&mut self, item: QueueItem) {
-        self.entered.insert((item.key, item.task, item.line), item);
+        self.entered.insert((item.key, item.task, item.sub_queue), item);
     }
 }
 

@@ -5,8 +5,7 @@
 //! checks. Removing it everywhere starts the task, or uncovers the next obstacle.
 
 use crate::ids::{DeviceId, WorkerId};
-use crate::place::acceptable;
-use crate::pool::{Charge, DeviceInfo, DeviceState, DeviceUse, Pool, WorkerUse, charge_for};
+use crate::pool::{Charge, DeviceInfo, DeviceState, DeviceUse, Pool, WorkerUse, acceptable, charge_for};
 use crate::spec::Needs;
 use std::collections::BTreeMap;
 

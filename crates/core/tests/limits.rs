@@ -80,7 +80,7 @@ fn who_has_their_gpus_waits_and_others_pass() {
     let others = yard.give(3.0, "bob", job(1, None));
     assert!(yard.is_placed(first) && yard.is_placed(others), "bob does not wait behind ann");
     assert_eq!(yard.limited_by(second, 3.0), (LimitKind::Gpus, 1, 1, 1));
-    assert_eq!(yard.0.policy().line(yard.0.cluster().view(), 9, Time::from_secs(3.0)), []);
+    assert_eq!(yard.0.policy().queue_order(yard.0.cluster().view(), 9, Time::from_secs(3.0)), []);
     yard.over(4.0, first, 1, EndReason::Exited(0));
     assert!(yard.is_placed(second));
 }

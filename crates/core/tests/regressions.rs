@@ -94,7 +94,7 @@ fn lines_given_up_and_made_anew_lose_nobody() {
             assert!(matches!(yard.state(job), TaskState::Placed(_)), "job {job} of round {round}");
             yard.over(f64::from(round), job, 1, EndReason::Exited(0));
         }
-        let line = yard.0.policy().line(yard.0.cluster().view(), usize::MAX, Time(0));
+        let line = yard.0.policy().queue_order(yard.0.cluster().view(), usize::MAX, Time(0));
         assert_eq!(line, [], "nobody is left in line");
     }
 }

@@ -20,7 +20,7 @@ impl Policy for Stubborn {
         Explanation { reason: WaitReason::NoRoom, ahead: None, first_ahead: Vec::new() }
     }
 
-    fn line(&self, _: View<'_>, _: usize, _: Time) -> Vec<TaskId> {
+    fn queue_order(&self, _: View<'_>, _: usize, _: Time) -> Vec<TaskId> {
         Vec::new()
     }
 

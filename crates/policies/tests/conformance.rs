@@ -290,7 +290,7 @@ proptest! {
             prop_assert_eq!(&new.plan(life.cluster.view(), life.teller.now), plan, "a fresh {}", &life.choice);
             let many = usize::MAX;
             let (view, now) = (life.cluster.view(), life.teller.now);
-            let (new, old) = (new.line(view, many, now), life.policy.line(view, many, now));
+            let (new, old) = (new.queue_order(view, many, now), life.policy.queue_order(view, many, now));
             prop_assert_eq!(new, old, "the line of a fresh {}", &life.choice);
             Ok(())
         })?;
@@ -300,7 +300,7 @@ proptest! {
     fn every_ready_task_is_queued_and_has_a_wait_reason(workers in workers(), steps in story()) {
         each(&workers, &steps, |life, plan| {
             let view = life.cluster.view();
-            let line = life.policy.line(view, usize::MAX, life.teller.now);
+            let line = life.policy.queue_order(view, usize::MAX, life.teller.now);
             for task in life.ready() {
                 let full = explain::without_policy(view, task, life.teller.now).is_some();
                 prop_assert_eq!(line.contains(&task), !full, "{}: {:?} in line", &life.choice, task);
@@ -332,7 +332,7 @@ proptest! {
     fn the_first_in_line_starts_if_it_fits(workers in workers(), steps in story()) {
         each(&workers, &steps, |life, plan| {
             let view = life.cluster.view();
-            let Some(&first) = life.policy.line(view, 1, life.teller.now).first() else { return Ok(()) };
+            let Some(&first) = life.policy.queue_order(view, 1, life.teller.now).first() else { return Ok(()) };
             if plan.start.first().is_some_and(|s| s.task == first) {
                 return Ok(());
             }
@@ -579,7 +579,7 @@ fn queue_positions_are_right_for_partially_started_arrays() {
         life.carry_out(&plan).unwrap();
     }
     let (view, now) = (life.cluster.view(), life.now());
-    let line = life.policy.line(view, usize::MAX, now);
+    let line = life.policy.queue_order(view, usize::MAX, now);
     let indices: Vec<u32> = line.iter().map(|task| task.index).collect();
     assert_eq!(indices, [0, 1, 3, 2]);
     let told = line.iter().map(|task| life.policy.explain(view, *task, now).ahead);

@@ -393,7 +393,7 @@ mod tests {
         }
         submissions.join_all().await.into_iter().for_each(|submitted| drop(submitted.expect("a job")));
         let look = |f: &Reader<'_>| {
-            let line = f.policy().line(f.cluster().view(), usize::MAX, Time(0));
+            let line = f.policy().queue_order(f.cluster().view(), usize::MAX, Time(0));
             let (first, last) = (line[0], *line.last().expect("many wait"));
             (ForecastInput::of(f, [last.job], f.now()), first, last, f.cluster().jobs().len())
         };

@@ -180,7 +180,7 @@ impl ForecastCache {
         let excerpt = move |f: &crate::replica::Reader<'_>| {
             let now = f.now();
             let mut seen = BTreeSet::new();
-            let mut line = f.policy().line(f.cluster().view(), AHEAD, now);
+            let mut line = f.policy().queue_order(f.cluster().view(), AHEAD, now);
             line.retain(|task| seen.insert(task.node_id()));
             (ForecastInput::of(f, jobs, now), line)
         };

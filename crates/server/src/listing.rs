@@ -227,7 +227,7 @@ impl Listing<'_> {
         // Each look costs the whole line where places do not go by keys, so there are few of them.
         let mut stride = STRIDE;
         while found.len() < most {
-            let places = f.policy().line_after(view, after, stride, f.now());
+            let places = f.policy().positions_after(view, after, stride, f.now());
             let Some(last) = places.last() else { break };
             (after, stride) = (Some(*last), stride * 2);
             let listed =
@@ -257,7 +257,7 @@ fn first_places<'a>(f: &Reader<'_>, jobs: impl Iterator<Item = &'a Job>) -> BTre
     let ready: Vec<_> = nodes.filter(|node| view.has_ready(*node)).collect();
     let mut first: BTreeMap<JobId, QueuePosition> = BTreeMap::new();
     let order = |place: &QueuePosition| (place.before.is_none(), place.before, place.task);
-    for (node, place) in f.policy().places(view, &ready, f.now()) {
+    for (node, place) in f.policy().positions(view, &ready, f.now()) {
         let sooner = first.get(&node.job).is_none_or(|other| order(&place) < order(other));
         if sooner {
             first.insert(node.job, place);
@@ -337,7 +337,7 @@ mod tests {
     ) -> Vec<u64> {
         let order = order.to_owned();
         let look = move |f: &Reader<'_>| {
-            let line = f.policy().line(f.cluster().view(), usize::MAX, f.now());
+            let line = f.policy().queue_order(f.cluster().view(), usize::MAX, f.now());
             let mut places = HashMap::new();
             for (at, task) in line.iter().enumerate() {
                 places.entry(task.job).or_insert(at);

@@ -30,7 +30,7 @@ pub(crate) fn sample(f: &Reader<'_>, watched: Option<&Watched>, now: Time) -> Sa
         cpus_used: w.busy_cpus.map(|busy| share(busy.0.into(), w.cpus.0.into()).min(100.0)),
         memory_used: w.memory_in_use_bytes.map(|used| share(used, w.memory_bytes).min(100.0)),
     };
-    let line = f.policy().line(cluster.view(), 100, now);
+    let line = f.policy().queue_order(cluster.view(), 100, now);
     let waiting = line.iter().filter_map(|task| match cluster.state(*task) {
         Some(TaskState::Ready { since }) => Some(now.since(since)),
         _ => None,

@@ -6,9 +6,8 @@ use super::{Allowance, Cluster};
 use crate::command::{Code, Rejection};
 use crate::event::{Event, EventKind, RequestedBy, StopReason};
 use crate::ids::{AttemptId, DeviceId, NodeId, TaskId};
-use crate::place::acceptable;
 use crate::plan::{Plan, Start};
-use crate::pool::{Charge, DeviceInfo, Ledger, Placement, charge_for};
+use crate::pool::{Charge, DeviceInfo, Ledger, Placement, acceptable, charge_for};
 use crate::spec::{Boundary, Needs, Preempt, TaskSpec};
 use crate::time::Time;
 use smallvec::SmallVec;
@@ -29,7 +28,7 @@ impl Cluster {
         let mut ledger = Ledger::over(self.pool());
         let mut started = Started::default();
         let mut allowance = self.allowance(now);
-        // Resumes come first: a paused attempt that resumes takes its slot back, which a start must not be given as well.
+        // Resumes come first: a resumed attempt takes its slot back, which no start may be given as well.
         for &attempt in &plan.resume {
             note(self.admit_resume(attempt, &mut ledger));
         }
@@ -51,7 +50,7 @@ impl Cluster {
             }
             note(admitted);
         }
-        // Preemptions come last and free nothing on the ledger: what a victim holds is free once it has stopped, not now.
+        // Preemptions free nothing on the ledger: what a victim holds is free once it has stopped, not now.
         for &attempt in &plan.pause {
             note(self.admit_pause(attempt, plan.pause_at));
         }
@@ -87,7 +86,7 @@ impl Cluster {
         if !ledger.admits(placement) {
             return Err(stale("the devices or the host have no free capacity"));
         }
-        allowance.lets(job, spec).map_err(|at| stale(&at.to_string()))?;
+        allowance.permits(job, spec).map_err(|at| stale(&at.to_string()))?;
         let before = node.live.get(&task.index).map_or(node.base, |l| l.attempts);
         Ok(EventKind::Placed { attempt: task.attempt(before + 1), placement: placement.clone() })
     }
@@ -112,7 +111,7 @@ impl Cluster {
         };
         for (other, _) in placed.chain(planned).filter(|(_, other)| overlaps(other)) {
             let compatible = self.may_colocate(*task, other, placement);
-            // Pairs are solved as a unit: both tasks have exactly the same devices, or each slows down differently than measured.
+            // Speeds are measured for pairs on exactly the same devices; on part of them neither speed would be known.
             let same_devices =
                 view.attempt(other).is_none_or(|(a, _)| a.placement.devices == placement.devices);
             if !(compatible && same_devices) {

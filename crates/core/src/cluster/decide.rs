@@ -337,52 +337,11 @@ impl Cluster {
         if !due.is_empty() {
             return Ok(due);
         }
-        let (node, spec) = (&job.nodes[id.node as usize], &job.spec.tasks[id.node as usize]);
-        let selected = target.positions(id, spec.len());
-        let mut tasks = Ranges::default();
-        // Skipped tasks are left out: they run again when the dependency that skipped them does.
-        for outcome in Outcome::ALL {
-            if outcome != Outcome::Skipped
-                && !(failed_only && outcome == Outcome::Succeeded)
-                && let Some(ended) = node.done.0.get(&outcome)
-            {
-                tasks.insert_all(&ended.within(selected.clone()));
-            }
-        }
-        let name = describe(job, target);
-        if tasks.is_empty() {
-            let skipped = node.done.0.get(&Outcome::Skipped);
-            return Err(match skipped.is_some_and(|skipped| !skipped.within(selected).is_empty()) {
-                true => Rejection::new(Code::NothingToRetry, format!("{name} was skipped and never ran"))
-                    .help(format!("retry what it depends on, or the whole job: `warpyard retry {}`", job.id)),
-                false if all_ended(job, target) => {
-                    Rejection::new(Code::NothingToRetry, format!("nothing of {name} failed"))
-                }
-                false => Rejection::new(Code::NotDone, format!("{name} has not ended yet"))
-                    .help("wait for it, or cancel it first"),
-            });
-        }
-        let unmet = spec.after.iter().find(|d| job.nodes[d.node as usize].satisfies(d.on) != Some(true));
-        if let Some(dep) = unmet {
-            let parent = &job.spec.tasks[dep.node as usize].name;
-            let message = format!("{name} depends on {parent}, which has not ended as it should");
-            return Err(Rejection::new(Code::DependsOnOthers, message).help(format!("retry {parent} first")));
-        }
-        let children = job.children.get(id.node as usize).into_iter().flatten();
-        // A dependent that has started would consume results that are about to be replaced.
-        let begun = |n: &u32| {
-            let child = &job.nodes[*n as usize];
-            !child.is_done() && (!child.live.is_empty() || child.done.total() > 0)
-        };
-        if let Some(child) = children.map(|(n, _)| *n).find(begun) {
-            let child = &job.spec.tasks[child as usize].name;
-            let message = format!("{child} depends on {name} and has already started");
-            return Err(Rejection::new(Code::DependsOnOthers, message)
-                .help(format!("wait for {child}, or cancel it first")));
-        }
+        let tasks = retryable_tasks(job, target, id, failed_only)?;
+        check_retry_dependencies(job, target, id)?;
         self.may_wait(&job.user, tasks.len())?;
         let mut events = smallvec![EventKind::TasksRetried { node: id, tasks }];
-        // A finished job can only be held because of a lost task (`on_lost = hold`); asking for a retry settles that.
+        // A finished job may still be held, and would then not start what it was asked to run again.
         if job.held && job.finished.is_some() {
             events.push(EventKind::JobHeld { job: job.id, held: false });
         }
@@ -490,7 +449,7 @@ impl Cluster {
         let asked_by = self.policy.to_string();
         match found {
             Ok(mut target) if target.policy == asked_by => {
-                // Jobs that ended meanwhile must not get a share, or their part of the target would be withheld from the others.
+                // Jobs that ended while it was solved get no share.
                 target.rows.retain(|row| self.job(row.task.job).is_some_and(|job| job.finished.is_none()));
                 smallvec![EventKind::TargetSet { target: Arc::new(target) }]
             }
@@ -503,7 +462,7 @@ impl Cluster {
         let known = self.worker_named(&info.name);
         let worker = known.unwrap_or(WorkerId(self.workers.len() as u32));
         if let Some(old) = known.and_then(|w| self.worker(w)) {
-            // Device indices are part of placements in the log, so a known device keeps its index and a missing one stays as gone.
+            // Placements in the log name devices by index: a known device keeps its index, a missing one stays as gone.
             let mut devices = old.info.devices.clone();
             devices.iter_mut().for_each(|d| d.state = DeviceState::Gone);
             for new in std::mem::take(&mut info.devices) {
@@ -575,7 +534,7 @@ impl Cluster {
         now: Time,
         events: &mut EventKinds,
     ) {
-        // A task that ended before its first report was seen running still started; one that never ran must not count as started.
+        // An attempt may end before any report shows it running: it started all the same. One that never ran did not.
         let began = !matches!(
             &status,
             AttemptStatus::Over(End {
@@ -666,6 +625,65 @@ fn all_ended(job: &Job, target: TaskSelector) -> bool {
     ended == selected.len() as u64
 }
 
+/// Selected tasks of a node that have ended and can run again.
+fn retryable_tasks(
+    job: &Job,
+    target: TaskSelector,
+    id: NodeId,
+    failed_only: bool,
+) -> Result<Ranges, Rejection> {
+    let node = &job.nodes[id.node as usize];
+    let selected = target.positions(id, job.spec.tasks[id.node as usize].len());
+    let mut tasks = Ranges::default();
+    // Skipped tasks are left out: they run again when the dependency that skipped them does.
+    for outcome in Outcome::ALL {
+        if outcome != Outcome::Skipped
+            && !(failed_only && outcome == Outcome::Succeeded)
+            && let Some(ended) = node.done.0.get(&outcome)
+        {
+            tasks.insert_all(&ended.within(selected.clone()));
+        }
+    }
+    if !tasks.is_empty() {
+        return Ok(tasks);
+    }
+    let name = describe(job, target);
+    let skipped = node.done.0.get(&Outcome::Skipped);
+    Err(match skipped.is_some_and(|skipped| !skipped.within(selected).is_empty()) {
+        true => Rejection::new(Code::NothingToRetry, format!("{name} was skipped and never ran"))
+            .help(format!("retry what it depends on, or the whole job: `warpyard retry {}`", job.id)),
+        false if all_ended(job, target) => {
+            Rejection::new(Code::NothingToRetry, format!("nothing of {name} failed"))
+        }
+        false => Rejection::new(Code::NotDone, format!("{name} has not ended yet"))
+            .help("wait for it, or cancel it first"),
+    })
+}
+
+/// Rejects a retry of tasks whose dependencies have not ended as required, or whose dependents have started.
+fn check_retry_dependencies(job: &Job, target: TaskSelector, id: NodeId) -> Result<(), Rejection> {
+    let name = describe(job, target);
+    let after = &job.spec.tasks[id.node as usize].after;
+    if let Some(dep) = after.iter().find(|d| job.nodes[d.node as usize].satisfies(d.on) != Some(true)) {
+        let parent = &job.spec.tasks[dep.node as usize].name;
+        let message = format!("{name} depends on {parent}, which has not ended as it should");
+        return Err(Rejection::new(Code::DependsOnOthers, message).help(format!("retry {parent} first")));
+    }
+    // A dependent that has started would use results that are about to be replaced.
+    let started = |n: &u32| {
+        let child = &job.nodes[*n as usize];
+        !child.is_done() && (!child.live.is_empty() || child.done.total() > 0)
+    };
+    let children = job.children.get(id.node as usize).into_iter().flatten();
+    if let Some(child) = children.map(|(n, _)| *n).find(started) {
+        let child = &job.spec.tasks[child as usize].name;
+        let message = format!("{child} depends on {name} and has already started");
+        return Err(Rejection::new(Code::DependsOnOthers, message)
+            .help(format!("wait for {child}, or cancel it first")));
+    }
+    Ok(())
+}
+
 /// Nodes of a selection, each before its dependencies, with the selected positions.
 fn selected_nodes(job: &Job, target: TaskSelector) -> impl Iterator<Item = (NodeId, &Node, Range<u32>)> + '_ {
     let nodes = match target.node() {
@@ -737,7 +755,8 @@ fn disposition(live: &StartedTask, spec: &TaskSpec, how: &EndReason, now: Time) 
         Phase::Stopping { why, .. } => Some(why),
         _ => None,
     };
-    // The order of the cases matters: a success counts even where a stop was requested, and a user's cancellation wins over any failure it provoked.
+    // The order matters: a success counts even if a stop was requested, and a user's cancellation wins over whatever
+    // failure it provoked.
     match (how, asked) {
         (EndReason::Exited(0), _) => Disposition::Done(Outcome::Succeeded),
         // Being stopped is how a claim ends well; and the process that holds it cannot run elsewhere.

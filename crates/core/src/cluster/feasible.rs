@@ -5,8 +5,7 @@ use super::{Cluster, Worker};
 use crate::command::{Code, Rejection};
 use crate::event::WorkerInfo;
 use crate::ids::{DeviceId, WorkerId};
-use crate::place::acceptable;
-use crate::pool::{DeviceInfo, charge_for};
+use crate::pool::{DeviceInfo, acceptable, charge_for};
 use crate::spec::{JobSpec, Needs};
 use std::collections::BTreeSet;
 

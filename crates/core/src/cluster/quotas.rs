@@ -281,7 +281,7 @@ impl Allowance<'_> {
     }
 
     /// Whether a task is within its user's quota.
-    pub fn lets(&self, job: &Job, spec: &TaskSpec) -> Result<(), LimitExceeded> {
+    pub fn permits(&self, job: &Job, spec: &TaskSpec) -> Result<(), LimitExceeded> {
         if !self.is_limited() {
             return Ok(());
         }

@@ -270,11 +270,11 @@ impl<O: Order> Ordered<O> {
                 walk.skip(item);
                 continue;
             }
-            let sub_queue = self.queues[user].line(item.line);
+            let sub_queue = self.queues[user].sub_queue(item.sub_queue);
             if let Err(exceeded) = builder.allows(sub_queue, &item) {
                 // Quotas are equal within a sub-queue except for GPU time: a shorter task behind may still be within it.
                 let may_differ = matches!(exceeded.what, LimitKind::GpuTime { .. });
-                if may_examine_next(user, item.line) && may_differ {
+                if may_examine_next(user, item.sub_queue) && may_differ {
                     walk.skip(item);
                 }
                 continue;
@@ -292,7 +292,7 @@ impl<O: Order> Ordered<O> {
                 }
                 // A shorter task of the same needs may still end before the reservation begins.
                 StartOutcome::WouldDelay => {
-                    if may_examine_next(user, item.line) {
+                    if may_examine_next(user, item.sub_queue) {
                         walk.skip(item);
                     }
                 }
@@ -311,7 +311,11 @@ impl<O: Order> Ordered<O> {
         if self.fit != Fit::Gradient {
             return TaskMix::default();
         }
-        let waiting = self.queues.values().flat_map(Queue::lines).map(|line| (&line.needs, line.count()));
+        let waiting = self
+            .queues
+            .values()
+            .flat_map(Queue::sub_queues)
+            .map(|sub_queue| (&sub_queue.needs, sub_queue.count()));
         let running = view.ends().filter_map(|(_, task, _)| Some((&view.attempt(task)?.1.needs, 1)));
         TaskMix::of(waiting.chain(running))
     }
@@ -333,7 +337,7 @@ impl<O: Order> Ordered<O> {
             let (_, key) = queue.find(task)?;
             return Some(queue.ahead(view, key, task));
         }
-        self.line(view, MAX_COUNTED, now).iter().position(|t| *t == task).map(|at| at as u64)
+        self.queue_order(view, MAX_COUNTED, now).iter().position(|t| *t == task).map(|at| at as u64)
     }
 
     /// The single queue, if positions in it depend on keys alone: no order among users and no limits.
@@ -369,9 +373,9 @@ impl<O: Order> Policy for Ordered<O> {
             return Explanation::plain(WaitReason::NotItsTurn);
         };
         let ahead = self.ahead(view, task, now);
-        let first_ahead = self.line(view, 4, now).into_iter().take_while(|t| *t != task).collect();
+        let first_ahead = self.queue_order(view, 4, now).into_iter().take_while(|t| *t != task).collect();
         let queue = self.queues.get(self.user_of(view, task.node_id()));
-        let class = queue.and_then(|q| q.find(task).map(|(line, _)| q.line(line).class)).unwrap_or(0);
+        let class = queue.and_then(|q| q.find(task).map(|(at, _)| q.sub_queue(at).class)).unwrap_or(0);
         let withheld = self.order.withheld(view, class);
         let reason = match explain::room(view, &spec.needs, &withheld) {
             Err(reason) => reason,
@@ -391,26 +395,28 @@ impl<O: Order> Policy for Ordered<O> {
         Explanation { reason, ahead, first_ahead }
     }
 
-    fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
+    fn queue_order(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
         let mut walk = self.walk(view, now);
-        let mut line = Vec::new();
+        let mut order = Vec::new();
         let allowance = view.allowance(now);
-        while let Some((user, item)) = walk.next().filter(|_| line.len() < most) {
-            let limited = self.queues[user].line(item.line).limited.is_some();
-            if limited && view.spec(item.task).is_some_and(|(job, spec)| allowance.lets(job, spec).is_err()) {
+        while let Some((user, item)) = walk.next().filter(|_| order.len() < most) {
+            let limited = self.queues[user].sub_queue(item.sub_queue).limited.is_some();
+            if limited
+                && view.spec(item.task).is_some_and(|(job, spec)| allowance.permits(job, spec).is_err())
+            {
                 walk.skip(item);
                 continue;
             }
-            line.push(item.task);
+            order.push(item.task);
             if self.order.user_order().is_some() {
-                walk.grant(Grant::requested(view.pool(), &self.queues[user].line(item.line).needs));
+                walk.grant(Grant::requested(view.pool(), &self.queues[user].sub_queue(item.sub_queue).needs));
             }
             walk.next_of_cohort(item);
         }
-        line
+        order
     }
 
-    fn places(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, QueuePosition> {
+    fn positions(&self, view: View<'_>, nodes: &[NodeId], now: Time) -> BTreeMap<NodeId, QueuePosition> {
         let Some(queue) = self.key_ordered(view) else {
             return positions_by_walk(self, view, nodes, now);
         };
@@ -421,7 +427,7 @@ impl<O: Order> Policy for Ordered<O> {
         nodes.iter().filter_map(place).collect()
     }
 
-    fn line_after(
+    fn positions_after(
         &self,
         view: View<'_>,
         after: Option<QueuePosition>,
@@ -443,7 +449,7 @@ impl<O: Order> Policy for Ordered<O> {
     }
 
     fn contenders(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
-        let mut first = self.line(view, most, now);
+        let mut first = self.queue_order(view, most, now);
         if first.len() == most {
             // Sub-queues of other needs, all of which may be further back.
             first.extend(self.queues.values().flat_map(|queue| queue.heads(BACKFILL_CANDIDATES)).take(most));

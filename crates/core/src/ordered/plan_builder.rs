@@ -119,7 +119,7 @@ impl<'a> PlanBuilder<'a> {
     /// Whether a task is within its user's quota, counting what this plan starts.
     pub(super) fn allows(&self, sub_queue: &SubQueue, item: &QueueItem) -> Result<(), LimitExceeded> {
         match self.view.spec(item.task).filter(|_| sub_queue.limited.is_some()) {
-            Some((job, spec)) => self.allowance.lets(job, spec),
+            Some((job, spec)) => self.allowance.permits(job, spec),
             None => Ok(()),
         }
     }

@@ -209,7 +209,7 @@ impl Policy for ByGoal {
         Explanation { reason, ahead: place.map(|n| n as u64), first_ahead }
     }
 
-    fn line(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
+    fn queue_order(&self, view: View<'_>, most: usize, now: Time) -> Vec<TaskId> {
         let mut line = self.draft(view, now).line();
         line.truncate(most);
         line

@@ -221,10 +221,10 @@ impl<'a> RoundInput<'a> {
                 let more = ready.count as usize - 1;
                 for index in first.chain(rest.take(more)) {
                     let task = node.task(index);
-                    if waits.lets(job, spec).is_err() {
+                    if waits.permits(job, spec).is_err() {
                         break;
                     }
-                    if room == 0 || allowance.lets(job, spec).is_err() {
+                    if room == 0 || allowance.permits(job, spec).is_err() {
                         self.later.push(task);
                     } else if let Some(pace) = &pace {
                         room -= 1;

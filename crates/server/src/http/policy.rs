@@ -28,8 +28,8 @@ pub(super) async fn preview(
         let cluster = f.cluster();
         let mut other = PolicyDef::build_from(defs, &choice)?;
         other.observe(cluster.view(), &Effects::default());
-        let before = f.policy().line(cluster.view(), LOOKED, f.now());
-        let after = other.line(cluster.view(), LOOKED, f.now());
+        let before = f.policy().queue_order(cluster.view(), LOOKED, f.now());
+        let after = other.queue_order(cluster.view(), LOOKED, f.now());
         let starts = other.plan(cluster.view(), f.now()).start;
         let places = |line: &[TaskId]| -> HashMap<TaskId, u64> {
             line.iter().enumerate().map(|(at, task)| (*task, at as u64 + 1)).collect()

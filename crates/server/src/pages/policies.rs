@@ -114,7 +114,7 @@ impl Policies {
                     .push(Group { title: view.group.clone(), policies: vec![chosen(view, def, choice)] }),
             }
         }
-        let line = policy.line(cluster.view(), SHOWN, clock).into_iter().enumerate();
+        let line = policy.queue_order(cluster.view(), SHOWN, clock).into_iter().enumerate();
         Policies {
             in_force: text(&choice.to_string()),
             summary: now.map(|p| p.summary.clone()).unwrap_or_default(),

@@ -202,7 +202,7 @@ pub(super) fn on_workers(cluster: &Cluster) -> Vec<Entry> {
 /// So many nodes in line in the order they will be considered, each where its first task is, without the first few. Behind
 /// those whose place is known come those that stand too far back, or whose user may not have more.
 pub(super) fn in_line(f: &Reader<'_>, skip: usize, most: usize) -> Vec<Entry> {
-    let places = f.policy().line_after(f.cluster().view(), None, skip.saturating_add(most), f.now());
+    let places = f.policy().positions_after(f.cluster().view(), None, skip.saturating_add(most), f.now());
     places.into_iter().skip(skip).map(|place| in_line_at(f, place)).collect()
 }
 
@@ -216,7 +216,7 @@ pub(super) fn in_line_of<'a>(f: &Reader<'_>, jobs: impl Iterator<Item = &'a Job>
     let (view, now) = (f.cluster().view(), f.now());
     let nodes = jobs.flat_map(|job| (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node }));
     let in_line: Vec<_> = nodes.filter(|node| view.has_ready(*node)).collect();
-    let mut places: Vec<_> = f.policy().places(view, &in_line, now).into_values().collect();
+    let mut places: Vec<_> = f.policy().positions(view, &in_line, now).into_values().collect();
     places.sort_by_key(|place| (place.before.is_none(), place.before, place.task));
     places.into_iter().map(|place| in_line_at(f, place)).collect()
 }

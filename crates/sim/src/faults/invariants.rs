@@ -178,7 +178,7 @@ pub(super) fn a_fresh_policy_sees_the_same(
 ) -> Result<(), Violation> {
     let mut fresh = PolicyDef::build_from(policies, cluster.policy()).expect("it is in force");
     fresh.observe(cluster.view(), &warpyard_core::Effects::default());
-    let lines = [&*fresh, lived].map(|policy| policy.line(cluster.view(), 1000, now));
+    let lines = [&*fresh, lived].map(|policy| policy.queue_order(cluster.view(), 1000, now));
     if lines[0] != lines[1] {
         return violation("a fresh policy sees the same", || {
             format!("{}: afresh {:?}, lived {:?}", cluster.policy(), lines[0], lines[1])

@@ -89,7 +89,7 @@ impl Scenario {
     fn line(&mut self, most: usize) -> Result<String, String> {
         let jobs = self.jobs.clone();
         let sim = self.sim()?;
-        let line = sim.policy().line(sim.cluster().view(), most + 1, sim.now());
+        let line = sim.policy().queue_order(sim.cluster().view(), most + 1, sim.now());
         let name =
             |task: &TaskId| jobs.iter().find(|(_, id)| **id == task.job).expect("it was submitted").0.clone();
         Ok(format!("line {}", line.iter().map(name).collect::<Vec<_>>().join(" ")))
