@@ -36,8 +36,9 @@ pub(crate) fn words(row: &AttemptRow) -> Option<String> {
             _ => match (row.signal, row.exit_code, detail) {
                 (Some(signal), ..) => by_signal(signal),
                 (None, Some(code), _) => with_code(code),
-                // Rows of older programs have no reason.
-                (None, None, Some(why)) if row.started.is_some() => format!("was ended: {why}"),
+                // The supervisor may have been seen before its command could not be executed; rows of older programs have
+                // no reason. What is known says it all.
+                (None, None, Some(why)) if row.started.is_some() => why.to_owned(),
                 (None, None, Some(why)) => format!("did not start: {why}"),
                 (None, None, None) if row.started.is_none() => "did not start".into(),
                 (None, None, None) => "failed".into(),
@@ -191,6 +192,8 @@ mod tests {
         assert_eq!(said("cancelled", None, None, None), "was cancelled");
         assert_eq!(said("lost", None, None, Some("its lease ran out")), "was lost: its lease ran out");
         assert_eq!(said("requeued", None, None, None), "was preempted, to run again later");
+        let not_found = "command not found: train is in no directory of its PATH";
+        assert_eq!(said("failed", None, None, Some(not_found)), not_found);
         let not_started =
             AttemptRow { started: None, ..row("failed", None, None, Some("no such directory")) };
         assert_eq!(words(&not_started).unwrap(), "did not start: no such directory");

@@ -1,12 +1,13 @@
 //! Prints the tables of planning: time against streaming over the costs, makespans against HEFT, mean turnaround by
 //! size. Every figure is measured in the same run. `cargo bench -p warpyard-dag [-- part...]`, parts being `time`,
-//! `quality`, `learned`, `stg`, `turnaround`, `workflows`; with `--features train` also `seen` and `published`.
+//! `quality`, `learned`, `stg`, `turnaround`, `workflows`, `portfolio`; with `--features train` also `seen` and `published`.
 
 mod chart;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
 use warpyard_dag::algorithm::{ALGORITHMS, Objective, Plan, SearchOptions, find, heft};
 use warpyard_dag::read::{Machines, parse};
 use warpyard_dag::{Bounds, Edge, Instance, Layered, Links, check};
@@ -24,6 +25,7 @@ fn main() {
         ("learned", learned),
         ("stg", standard_task_graphs),
         ("workflows", workflows),
+        ("portfolio", portfolio),
         ("turnaround", turnaround),
         #[cfg(feature = "train")]
         ("seen", seen),
@@ -207,6 +209,33 @@ fn workflows() {
         let share = |n: &&str| for_seconds(n, &instance, 1.0, Objective::Makespan).schedule.makespan() / base;
         let cells: String = names.iter().map(|n| format!("{:10.4}", share(n))).collect();
         println!("  {name:<36} {cells}  {:10.4}", base / Bounds::of(&instance).makespan());
+    }
+}
+
+/// CPU time of this thread, in seconds: what a search did on a machine that others use, too.
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every thread has this clock");
+    Duration::from(time).as_secs_f64()
+}
+
+/// The portfolio against its strongest member, each with as much CPU time of its first thread.
+fn portfolio() {
+    println!("best against climb: makespan as a share of heft's, by CPU time of the first thread");
+    for (tasks, machines, seeds, seconds) in
+        [(200, 8, 1..=3, 0.25), (200, 8, 1..=3, 1.0), (1000, 8, 7001..=7003, 1.0), (1000, 188, 7001..=7003, 1.0), (40, 4, 1..=4, 0.3)]
+    {
+        for seed in seeds {
+            let instance = layered(tasks, machines, seed);
+            let base = heft(&instance).makespan();
+            let shares = ["climb", "best"].map(|name| {
+                let until = cpu_seconds() + seconds;
+                let search_seed = if tasks == 200 { seed } else { 1 };
+                let mut options = SearchOptions::until(|| cpu_seconds() >= until).seed(search_seed);
+                let plan = find(name).expect("a registered name").plan(&instance, &mut options);
+                format!("{name} {:.4}", plan.schedule.makespan() / base)
+            });
+            println!("  {tasks}x{machines} seed {seed}, {seconds} s: {}", shares.join("  "));
+        }
     }
 }
 
