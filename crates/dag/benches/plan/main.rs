@@ -221,9 +221,13 @@ fn cpu_seconds() -> f64 {
 /// The portfolio against its strongest member, each with as much CPU time of its first thread.
 fn portfolio() {
     println!("best against climb: makespan as a share of heft's, by CPU time of the first thread");
-    for (tasks, machines, seeds, seconds) in
-        [(200, 8, 1..=3, 0.25), (200, 8, 1..=3, 1.0), (1000, 8, 7001..=7003, 1.0), (1000, 188, 7001..=7003, 1.0), (40, 4, 1..=4, 0.3)]
-    {
+    for (tasks, machines, seeds, seconds) in [
+        (200, 8, 1..=3, 0.25),
+        (200, 8, 1..=3, 1.0),
+        (1000, 8, 7001..=7003, 1.0),
+        (1000, 188, 7001..=7003, 1.0),
+        (40, 4, 1..=4, 0.3),
+    ] {
         for seed in seeds {
             let instance = layered(tasks, machines, seed);
             let base = heft(&instance).makespan();
