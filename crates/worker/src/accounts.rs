@@ -1,5 +1,5 @@
-//! People of this machine, as the system itself tells of them: who someone is, which groups they are in, where they
-//! live, and what a process of theirs has. Who may do what is not decided here.
+//! User accounts of this machine: ids, groups, home and shell from the system's user database, and umask and resource limits
+//! of a user's process. Authorisation is decided elsewhere.
 
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use warpyard_core::spec::Origin;
 
-/// Where programs are looked for when nothing else is said.
+/// The `PATH` of tasks that set none.
 pub(crate) const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Limits by the name `ulimit` and `limits.conf` know them by, what `/proc` calls them, and the kernel's number.
+/// Resource limits: the name in `limits.conf`, the name in `/proc/PID/limits`, and the kernel's number.
 const LIMITS: [(&str, &str, u32); 14] = [
     ("cpu", "Max cpu time", libc::RLIMIT_CPU),
     ("fsize", "Max file size", libc::RLIMIT_FSIZE),
@@ -31,36 +31,36 @@ const LIMITS: [(&str, &str, u32); 14] = [
     ("rtprio", "Max realtime priority", libc::RLIMIT_RTPRIO),
 ];
 
-/// Someone with an account on this machine.
+/// A user account of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The login name.
     pub name: String,
     /// User id.
     pub uid: u32,
-    /// The group files of theirs get.
+    /// Primary group id.
     pub gid: u32,
-    /// All groups they are in.
+    /// Ids of all groups, the primary one included.
     pub groups: Vec<u32>,
-    /// Where they live.
+    /// Home directory.
     pub home: PathBuf,
-    /// What they log in to.
+    /// Login shell.
     pub shell: PathBuf,
 }
 
-/// Why nothing can be run as someone.
+/// Why no task can run as a user.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountError {
     /// There is no such account.
     #[error("there is no user '{0}' on this machine")]
     Unknown(String),
-    /// It is the one account nothing is run as.
+    /// It is root, as whom no task runs.
     #[error("tasks do not run as root on a shared machine")]
     Root,
-    /// The accounts could not be looked up.
+    /// The user database could not be read.
     #[error("cannot look up user '{name}': {source}")]
     Lookup {
-        /// Whose.
+        /// The login name that was looked up.
         name: String,
         /// What the system said.
         source: io::Error,
@@ -68,17 +68,17 @@ pub enum AccountError {
 }
 
 impl Account {
-    /// Whoever has that login name.
+    /// The account of that login name.
     pub fn by_name(name: &str) -> io::Result<Option<Account>> {
         User::from_name(name)?.map(Account::from_user).transpose()
     }
 
-    /// Whoever has that user id.
+    /// The account of that user id.
     pub fn by_uid(uid: u32) -> io::Result<Option<Account>> {
         User::from_uid(Uid::from_raw(uid))?.map(Account::from_user).transpose()
     }
 
-    /// Whoever has that login name, if a task may run as them.
+    /// The account of that login name, if tasks may run as it.
     pub fn for_tasks(name: &str) -> Result<Account, AccountError> {
         let found = Account::by_name(name)
             .map_err(|source| AccountError::Lookup { name: name.to_owned(), source })?;
@@ -102,12 +102,12 @@ impl Account {
         })
     }
 
-    /// Whether they are in a group of that name.
+    /// Whether the user is a member of the group of that name.
     pub fn is_in(&self, group: &str) -> bool {
         matches!(Group::from_name(group), Ok(Some(g)) if self.groups.contains(&g.gid.as_raw()))
     }
 
-    /// What a login sets before anything of the user's own.
+    /// The variables `login` sets before any start-up file of the user's.
     pub fn login_environment(&self) -> BTreeMap<String, String> {
         let path = |p: &PathBuf| p.to_string_lossy().into_owned();
         let pairs = [
@@ -120,26 +120,26 @@ impl Account {
     }
 }
 
-/// Whose a process is.
+/// The user id that owns a process.
 pub fn process_owner(pid: i32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
     fs::metadata(format!("/proc/{pid}")).ok().map(|m| m.uid())
 }
 
-/// The user this process acts as.
+/// The effective user id of this process.
 pub fn own_uid() -> u32 {
     nix::unistd::geteuid().as_raw()
 }
 
-/// Whether this process may become anyone.
+/// Whether this process is root and may become any user.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// The umask of a process and its limits by name, as far as the kernel tells; soft and hard, the largest number meaning
-/// none. Nothing where the process is gone or not that user's: its number may mean another's by now, with other limits.
+/// The umask and the soft and hard resource limits of a process, by name; the largest number means unlimited. None if the
+/// process is gone or not this user's: its pid may have been reused by another user's process, which has other limits.
 pub fn umask_and_limits(pid: i32, uid: u32) -> Option<Origin> {
-    // Held open, the directory stays that of one process.
+    // An open `/proc/PID` keeps referring to this process even if the pid is reused.
     let process = File::open(format!("/proc/{pid}")).ok()?;
     let read = |file: &str| fs::read_to_string(format!("/proc/self/fd/{}/{file}", process.as_raw_fd())).ok();
     let status = read("status")?;
@@ -168,12 +168,12 @@ fn parse_limits(text: &str) -> BTreeMap<String, (u64, u64)> {
     limits
 }
 
-/// The name of a limit, by the kernel's number.
+/// The name of a resource limit, by the kernel's number.
 pub(crate) fn limit_name(number: u32) -> &'static str {
     LIMITS.iter().find(|(.., known)| *known == number).map_or("of a resource", |(name, ..)| name)
 }
 
-/// Named limits as the kernel numbers them; names it does not have are left out.
+/// Named resource limits by the kernel's numbers; unknown names are left out.
 pub(crate) fn limits_by_number(limits: &BTreeMap<String, (u64, u64)>) -> Vec<(u32, u64, u64)> {
     let number = |name: &str| LIMITS.iter().find(|(known, ..)| *known == name).map(|(.., number)| *number);
     limits.iter().filter_map(|(name, &(soft, hard))| Some((number(name)?, soft, hard))).collect()

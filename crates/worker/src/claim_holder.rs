@@ -1,5 +1,5 @@
-//! Holding devices for a process that is not ours: a program that waits for that process to end, run like any task, so
-//! that a claim has a supervisor, a timeout and a record as every attempt has.
+//! The claim holder: a program that waits for a process warpyard did not start, and so holds devices for it. It runs like any
+//! task, which gives a claim a supervisor, a timeout and records without code of its own.
 
 use crate::supervise::ProcessRef;
 use std::collections::BTreeSet;
@@ -8,10 +8,10 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use warpyard_core::spec::{Claim, ClaimHolder};
 
-/// The word that makes this program hold.
+/// The first argument that makes this program a claim holder.
 pub const SUBCOMMAND: &str = "holder";
 
-/// What is run for a claim.
+/// The command line of the holder of a claim.
 pub(crate) fn command(program: &Path, claim: &Claim) -> Vec<String> {
     let mut argv = vec![program.to_string_lossy().into_owned(), SUBCOMMAND.to_owned()];
     if let Some(ClaimHolder { pid, seen_us }) = claim.process {
@@ -20,25 +20,25 @@ pub(crate) fn command(program: &Path, claim: &Claim) -> Vec<String> {
     argv
 }
 
-/// A process of this machine, for a claim to be for.
+/// A live process of this machine as a claim names it; none if there is none of this pid.
 pub fn held_process(pid: i32) -> Option<ClaimHolder> {
     let seen = ProcessRef::now(pid);
     seen.is_alive().then_some(ClaimHolder { pid, seen_us: seen.seen_us })
 }
 
-/// A process and everything below it; nobody if it has ended.
+/// The pids of a process and its descendants; empty if it has ended.
 pub fn process_tree(process: ClaimHolder) -> BTreeSet<u32> {
     let ClaimHolder { pid, seen_us } = process;
     ProcessRef { pid, seen_us }.process_tree().into_iter().map(|pid| pid as u32).collect()
 }
 
-/// A pidfd of a process, readable once it has ended; none if it is gone.
+/// A pidfd of a process, which becomes readable when it ends; none if it has ended.
 pub fn pidfd(process: ClaimHolder) -> io::Result<Option<OwnedFd>> {
     let ClaimHolder { pid, seen_us } = process;
     ProcessRef { pid, seen_us }.pidfd()
 }
 
-/// Waits for the end of a process; without one, for ever.
+/// Waits until a process ends; without one, for ever.
 pub fn wait_for_end(process: Option<ClaimHolder>) -> io::Result<()> {
     match process {
         Some(ClaimHolder { pid, seen_us }) => ProcessRef { pid, seen_us }.wait(),

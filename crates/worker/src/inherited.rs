@@ -1,10 +1,10 @@
-//! What the server changes of its own process and tasks must not inherit: its umask, which closes every file it makes to
-//! others, and its soft limit of open files, which it raises as far as it may.
+//! Process attributes the server changes for itself and tasks must not inherit: its umask, which denies others every file it
+//! creates, and its soft limit of open files, which it raises to the hard limit. The spawner restores both.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::stat::{Mode, umask};
 
-/// The umask and the soft limit of open files that this process was started with.
+/// The umask and the soft limit of open files this process was started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InheritedSettings {
     umask: u32,
@@ -12,25 +12,24 @@ pub struct InheritedSettings {
 }
 
 impl InheritedSettings {
-    /// Closes what this process makes to others, lets it open as many files as the hard limit allows, and keeps what was
-    /// before.
+    /// Sets the umask to 077 and raises the limit of open files to the hard limit; returns the values from before.
     pub fn override_for_server() -> InheritedSettings {
         let before = umask(Mode::from_bits_truncate(0o077));
         let open_files = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, hard)| {
-            // Where it cannot be raised, connections are limited by what there is.
+            // Where it cannot be raised, the server admits fewer connections.
             let _as_it_was = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
             soft
         });
         InheritedSettings { umask: before.bits(), open_files }
     }
 
-    /// The same as arguments of the spawner.
+    /// The arguments of the spawner that [`restore`](Self::restore) reads.
     pub fn to_args(self) -> Vec<String> {
         let open_files = self.open_files.map(|soft| format!("nofile={soft}"));
         std::iter::once(format!("umask={:o}", self.umask)).chain(open_files).collect()
     }
 
-    /// Puts back what arguments of the spawner say; others are passed over.
+    /// Restores the values in a spawner's arguments. Unknown arguments are ignored: they may be a newer version's.
     pub fn restore(args: impl Iterator<Item = String>) {
         for arg in args {
             match arg.split_once('=') {
@@ -50,7 +49,7 @@ impl InheritedSettings {
     }
 }
 
-/// How many files this process may have open.
+/// The number of files this process may have open.
 pub fn open_file_limit() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(1_024, |(soft, _)| soft)
 }

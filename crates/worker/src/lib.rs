@@ -1,7 +1,7 @@
-//! A machine's agent: it finds the devices, runs attempts as processes that outlive it, and tells the server.
+//! The worker: a machine's agent. It finds the GPUs, runs attempts as processes that outlive it, and reports to the server.
 //!
-//! [`probe`] looks at devices, [`accounts`] at accounts, [`supervise`] runs processes, [`tree_removal`] removes what users leave,
-//! [`agent`] ties them to what the server wants.
+//! [`probe`] reads devices, [`accounts`] looks up users, [`supervise`] runs processes, [`tree_removal`] removes directories that
+//! belong to users, and [`agent`] drives all of them as the server's assignments demand.
 
 pub mod accounts;
 pub mod agent;

@@ -18,27 +18,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The most bytes that a shell's output is read.
+/// Maximum size of a shell's output.
 const MOST_BYTES: usize = 1 << 20;
 
-/// How often what is left of a shell is looked at and killed: for a second, unless it hangs in the kernel.
+/// Rounds of killing what a shell leaves behind: about a second.
 const KILL_ROUNDS: u32 = 200;
 
-/// Variables that are about the shell that was run, and not about the user.
+/// Variables that describe the shell that was run, not the user.
 const OF_THE_SHELL: [&str; 6] = ["_", "PWD", "OLDPWD", "SHLVL", "TERM", "WARPYARD_TOKEN"];
 
-/// An environment, and where it comes from.
+/// The environment of a user's login, or a minimal one in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginEnvironment {
     /// The variables.
     pub variables: BTreeMap<String, String>,
-    /// Why it is the minimal one; nothing where it is the login shell's.
+    /// Why it is the minimal one; none if it is the login shell's.
     pub minimal_because: Option<String>,
 }
 
 impl LoginEnvironment {
-    /// The login environment of a user, as their shell sets it within a time and limits. May wait longer than that where
-    /// their shell or its directory is on a file system that does not answer, so it is not to be called where others wait.
+    /// Captures the login environment of a user by running their shell for at most `within`, under `limits`. Blocks longer if
+    /// the shell or the home directory is on a file system that does not answer, so it needs a thread of its own.
     pub fn capture(person: &Account, within: Duration, limits: &[CgroupLimit]) -> LoginEnvironment {
         match run_shell(person, within, limits) {
             Ok(variables) => LoginEnvironment { variables, minimal_because: None },
@@ -48,7 +48,7 @@ impl LoginEnvironment {
         }
     }
 
-    /// What every login has: `HOME`, `LOGNAME`, `PATH`, `SHELL` and `USER`.
+    /// The variables of every login: `HOME`, `LOGNAME`, `PATH`, `SHELL` and `USER`.
     pub fn minimal(person: &Account, because: String) -> LoginEnvironment {
         LoginEnvironment { variables: basics(person), minimal_because: Some(because) }
     }
@@ -67,7 +67,7 @@ fn run_shell(
 ) -> io::Result<BTreeMap<String, String>> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    // The number of this process at the end of its name tells the next server that it may be removed.
+    // A cgroup's name ends with its creator's pid, by which a later server recognises one to remove.
     let cgroup = AttemptCgroup::make(limits, &format!("login-{number}-{}", std::process::id()))?;
     let variables = run_inside(person, within, &cgroup);
     cgroup.kill_all(KILL_ROUNDS);
@@ -81,7 +81,7 @@ fn run_inside(
     cgroup: &AttemptCgroup,
 ) -> io::Result<BTreeMap<String, String>> {
     let until = Instant::now() + within;
-    // What start-up files print comes before the first mark; a process they leave behind may print after the second.
+    // Output of start-up files comes before the first mark; a process they leave behind may print after the second.
     let mark = format!("warpyard-environment-{}", std::process::id());
     let script = format!("cd; echo {mark}; env -0; echo {mark}");
     let mut child = shell(person, &script, cgroup.fds()?).spawn()?;
@@ -99,8 +99,9 @@ fn run_inside(
     parse(&printed, &mark).ok_or_else(|| io::Error::other("it printed no environment"))
 }
 
-/// What a shell prints up to a mark or its end, and no longer than `until`: a process it leaves in another session may hold
-/// the pipe open for ever and print a byte at a time, so each byte is looked at once, and nobody waits for the next.
+/// Reads a shell's output up to a mark or its end, until `until` at the latest. A process it leaves in another session may hold
+/// the pipe open for ever and print a byte at a time, so each byte is searched once and the deadline is checked before each
+/// read.
 fn read_until(mut out: ChildStdout, mark: &[u8], until: Instant) -> io::Result<Vec<u8>> {
     let (mut printed, mut chunk) = (Vec::new(), [0; 8192]);
     while printed.len() < MOST_BYTES {
@@ -124,7 +125,7 @@ fn read_until(mut out: ChildStdout, mark: &[u8], until: Instant) -> io::Result<V
     Err(io::Error::other("it printed too much"))
 }
 
-/// A login shell as its user: with their groups, away from the server's terminal and signals.
+/// The command of a login shell: run as its user with their groups, in a session of its own.
 fn shell(person: &Account, script: &str, cgroups: CgroupFds) -> Command {
     let name = person.shell.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let mut command = Command::new(&person.shell);
@@ -138,7 +139,7 @@ fn shell(person: &Account, script: &str, cgroups: CgroupFds) -> Command {
     });
     let become_user = move || {
         nix::unistd::setsid()?;
-        // Before the change of identity, for the cgroups are not the user's.
+        // Before the change of identity, because the cgroups do not belong to the user.
         if !cgroups.join(false) {
             return Err(io::Error::last_os_error());
         }
@@ -160,8 +161,8 @@ fn shell(person: &Account, script: &str, cgroups: CgroupFds) -> Command {
     command
 }
 
-/// Kills what is left of a shell's session, and waits for the shell beside everything else: what hangs in the kernel
-/// cannot be killed at once.
+/// Kills a shell's process group and reaps the shell on another thread, because one that hangs in the kernel does not die at
+/// once.
 fn end_session(mut child: Child, session: u32) {
     let _gone_already = i32::try_from(session).map(|pid| killpg(Pid::from_raw(pid), Signal::SIGKILL));
     let wait = move || {

@@ -1,6 +1,7 @@
-//! Removing trees that belong to users. No privileged process ever walks one: a helper, this program under another word,
-//! becomes the tree's owner and empties it; its parent only removes the empty directory. However deep the tree is, the
-//! helper uses one stack frame and three descriptors: it moves sub-directories up into the root and empties them there.
+//! Removal of directory trees that belong to users. No privileged process ever walks one: a helper process, this program
+//! under another subcommand, becomes the tree's owner and empties it; its parent only removes the empty directory. However
+//! deep the tree is, the helper needs one stack frame and three descriptors: it moves sub-directories up into the root and
+//! empties them there.
 
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -17,34 +18,35 @@ use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// The word that makes this program a helper: `remover UID GID`, with the directory as standard input.
+/// The first argument that makes this program the helper: `remover UID GID`, with the directory as standard input.
 pub const SUBCOMMAND: &str = "remover";
 
-/// Entries a helper looks at before it leaves the rest for another run.
+/// Entries one helper removes at most; the rest is left to another run.
 const ENTRY_BUDGET: u64 = 200_000;
 
-/// How long a helper may take. One that takes longer waits for a file system that does not answer.
+/// Run time of a helper. One that takes longer waits for a file system that does not answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Exit codes of the helper: some of the tree is left, or cannot be removed.
 const EXIT_PARTIAL: u8 = 3;
 const EXIT_STUCK: u8 = 4;
 
-/// What became of a tree.
+/// Outcome of removing a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
     /// It is gone.
     Complete,
     /// Some of it is left for another run.
     Partial,
-    /// Some of it its owner cannot remove, for this reason.
+    /// Its owner cannot remove some of it, for this reason.
     Stuck(String),
     /// A file system in it does not answer.
     TimedOut,
 }
 
-/// An entry of a directory that only this process's user can change: the entry itself, neither what a link leads to nor what
-/// is mounted on it. Its owner may mount a file system of their own there, of which no question may be asked: it answers
-/// when its owner likes.
+/// Opens an entry of a directory that only this process's user can change: the entry itself, neither the target of a link nor
+/// what is mounted on it. A user may have mounted a FUSE file system of their own there, and any system call on that would
+/// block for as long as they like.
 pub(crate) fn open_entry(parent: &File, name: &OsStr, flags: OFlag) -> io::Result<File> {
     let how = OpenHow::new()
         .flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
@@ -57,8 +59,8 @@ pub(crate) fn open_entry(parent: &File, name: &OsStr, flags: OFlag) -> io::Resul
     }
 }
 
-/// Removes a directory in a parent that only this process's user can change, with a helper that has become the directory's
-/// owner.
+/// Removes a directory in `parent`, which only this process's user can change, by a helper process that becomes the
+/// directory's owner.
 pub(crate) fn remove(program: &Path, parent: &File, name: &OsStr) -> io::Result<Removal> {
     let root = open_entry(parent, name, OFlag::O_RDONLY | OFlag::O_DIRECTORY)?;
     let owner = root.metadata()?;
@@ -79,7 +81,7 @@ pub(crate) fn remove(program: &Path, parent: &File, name: &OsStr) -> io::Result<
         Some(code) if code == i32::from(EXIT_PARTIAL) => return Ok(Removal::Partial),
         _ => {
             let mut why = String::new();
-            // What a helper says fits into the pipe.
+            // The helper writes one line, which fits into the pipe's buffer: it never blocks on it.
             if let Some(said) = helper.stderr.take() {
                 said.take(4096).read_to_string(&mut why)?;
             }
@@ -88,13 +90,13 @@ pub(crate) fn remove(program: &Path, parent: &File, name: &OsStr) -> io::Result<
         }
     }
     match unlinkat(parent, name, UnlinkatFlags::RemoveDir) {
-        // The owner made something new meanwhile.
+        // The owner has created something new since.
         Err(Errno::ENOTEMPTY | Errno::EEXIST) => Ok(Removal::Partial),
         removed => Ok(removed.map(|()| Removal::Complete)?),
     }
 }
 
-/// Waits for a helper; `None` if it took too long and was killed. One that hangs in the kernel is not waited for.
+/// Waits for a helper; `None` if it took too long and was killed. Not waited for after the kill: it may hang in the kernel.
 fn wait(helper: &mut std::process::Child) -> io::Result<Option<ExitStatus>> {
     let until = Instant::now() + TIMEOUT;
     let mut pause = Duration::from_millis(1);
@@ -111,7 +113,7 @@ fn wait(helper: &mut std::process::Child) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-/// The life of a helper.
+/// The main function of the helper process.
 pub fn remover_main(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     let mut id = || arguments.next().and_then(|text| text.parse::<u32>().ok());
     let (Some(uid), Some(gid)) = (id(), id()) else { return ExitCode::from(2) };
@@ -130,8 +132,8 @@ pub fn remover_main(mut arguments: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-/// Becomes the owner for good: ids, no groups, and with them no capabilities. A process that is not root's stays as it is,
-/// for what it removes is its own.
+/// Becomes the owner for good: all ids, no supplementary groups and, as a consequence, no capabilities. A process that is
+/// not root changes nothing, since everything it removes is its own.
 fn become_owner(uid: u32, gid: u32) -> io::Result<()> {
     if geteuid().is_root() {
         let (user, group) = (Uid::from_raw(uid), Gid::from_raw(gid));
@@ -143,26 +145,26 @@ fn become_owner(uid: u32, gid: u32) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
     }
     prctl::set_no_new_privs()?;
-    // It must not go on for a server that is gone: the next one begins anew.
+    // Dies with the server: the next one starts a helper of its own.
     prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
     Ok(())
 }
 
-/// How far a directory was emptied.
+/// Outcome of emptying a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EmptyOutcome {
     Complete,
     OutOfBudget,
-    /// So many entries are left that cannot be removed; the first reason.
+    /// The number of entries that cannot be removed, and the first error.
     Undeletable(u64, Errno),
 }
 
-/// Empties a directory, looking at `budget` entries at most.
+/// Empties a directory, handling at most `budget` entries.
 pub(crate) fn empty(root: BorrowedFd<'_>, budget: u64) -> io::Result<EmptyOutcome> {
     let mut work = Emptier { root, budget, names: 0 };
-    let _read_only_maybe = fchmod(root, Mode::S_IRWXU);
+    let _owned_by_another = fchmod(root, Mode::S_IRWXU);
     loop {
-        // Anew each time, for sub-directories were moved here.
+        // Listed again each time, because sub-directories were moved into the root meanwhile.
         let (mut removed, mut left, mut why) = (false, 0, None);
         for entry in work.list(root)?.iter() {
             let entry = entry?;
@@ -189,11 +191,11 @@ pub(crate) fn empty(root: BorrowedFd<'_>, budget: u64) -> io::Result<EmptyOutcom
     }
 }
 
-/// A directory being emptied.
+/// The state of emptying one directory.
 struct Emptier<'a> {
     root: BorrowedFd<'a>,
     budget: u64,
-    /// How many names were given to sub-directories that were moved.
+    /// Counter for the names of sub-directories moved into the root.
     names: u64,
 }
 
@@ -203,14 +205,14 @@ impl Emptier<'_> {
         Ok(Dir::openat(dir, c".", flags, Mode::empty())?)
     }
 
-    /// Spends one entry of the budget; `true` if there was none left.
+    /// Takes one entry off the budget; `true` if it was used up.
     fn spend(&mut self) -> bool {
         let spent = self.budget == 0;
         self.budget = self.budget.saturating_sub(1);
         spent
     }
 
-    /// Removes an entry of the root. `Ok` if anything of it could be removed or moved.
+    /// Removes an entry of the root, or as much of it as possible. `Ok` if anything was removed or moved.
     fn remove(&mut self, name: &CStr) -> Result<(), Errno> {
         let left = match unlink(self.root, name) {
             Err(Errno::ENOTEMPTY | Errno::EEXIST) => self.flatten(name)?,
@@ -222,8 +224,8 @@ impl Emptier<'_> {
         }
     }
 
-    /// Empties a directory in the root of all but what cannot be removed, moving its sub-directories up. Gives whether
-    /// anything was removed or moved, or else why not.
+    /// Empties a sub-directory of the root by removing its files and moving its own sub-directories up into the root. The
+    /// inner result is `Ok` if anything was removed or moved, else the last error.
     fn flatten(&mut self, name: &CStr) -> Result<Result<(), Errno>, Errno> {
         let sub = self.enter(name)?;
         let mut done = Err(Errno::ENOTEMPTY);
@@ -235,7 +237,7 @@ impl Emptier<'_> {
                 continue;
             }
             if self.spend() {
-                // What is left is found again.
+                // The rest is found by the next run.
                 return Ok(Ok(()));
             }
             let moved = match unlink(sub.as_fd(), child) {
@@ -247,7 +249,7 @@ impl Emptier<'_> {
         Ok(done)
     }
 
-    /// Opens a directory in the root: itself, not what a link leads to, and not what is mounted there.
+    /// Opens a sub-directory of the root: itself, neither the target of a link nor a mounted file system.
     fn enter(&self, name: &CStr) -> Result<File, Errno> {
         let enter = || {
             let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -267,7 +269,7 @@ impl Emptier<'_> {
         Ok(sub)
     }
 
-    /// Moves a directory into the root, under a name nothing there has.
+    /// Moves a directory into the root under a name that is free there.
     fn move_up(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
         let mut may_retry = true;
         loop {
@@ -275,7 +277,7 @@ impl Emptier<'_> {
             let fresh = CString::new(format!(".warpyard-{}", self.names)).map_err(|_| Errno::EINVAL)?;
             match renameat2(from, name, self.root, fresh.as_c_str(), RenameFlags::RENAME_NOREPLACE) {
                 Err(Errno::EEXIST) if !self.spend() => {}
-                // To be moved it must be writable, for it names its parent.
+                // Moving a directory to another parent rewrites its `..`, for which it must be writable.
                 Err(Errno::EACCES) if may_retry => {
                     may_retry = false;
                     fchmodat(from, name, Mode::S_IRWXU, FchmodatFlags::FollowSymlink)?;
@@ -286,11 +288,11 @@ impl Emptier<'_> {
     }
 }
 
-/// Removes a file, or a directory that is empty.
+/// Removes a file or an empty directory.
 fn unlink(dir: BorrowedFd<'_>, name: &CStr) -> Result<(), Errno> {
     match unlinkat(dir, name, UnlinkatFlags::NoRemoveDir) {
         Err(Errno::EISDIR | Errno::EPERM) => unlinkat(dir, name, UnlinkatFlags::RemoveDir),
-        // Someone else was faster.
+        // Already gone.
         Err(Errno::ENOENT) => Ok(()),
         other => other,
     }
@@ -300,7 +302,7 @@ fn is_dots(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }
 
-/// Removes a directory that holds only files, all of them ours: no other process's user can make anything there.
+/// Removes a directory that contains only files of ours: no other user can create anything in it.
 pub(crate) fn remove_flat(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         fs::remove_file(entry?.path())?;

@@ -1,6 +1,6 @@
-//! Whether a device is busy with someone else's work, and how much of it is ours.
+//! Detection of foreign load: whether a device is used by processes that belong to no attempt.
 //!
-//! Pure: a reading and what we know of our own attempts go in, a verdict comes out.
+//! Pure: a reading and the use by our own attempts go in, a verdict comes out.
 //!
 //! * A foreign *compute* process makes a device busy, however little it uses.
 //! * A *graphics* process does not by itself: a display server sits on every desktop's GPU. What it holds counts as
@@ -17,12 +17,12 @@ use std::fmt;
 
 use super::{GpuProcess, ProcessKind, Reading};
 
-/// How much of a device may be in use before it counts as busy.
+/// Foreign load above which a device counts as busy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Utilisation above this, with no task of ours there, is somebody's work.
+    /// Utilisation, where no task of ours runs.
     pub utilisation_percent: u32,
-    /// Memory above this that is nobody's of ours is somebody's work.
+    /// Memory that belongs to no task of ours.
     pub memory_bytes: u64,
 }
 
@@ -33,7 +33,7 @@ impl Default for Thresholds {
     }
 }
 
-/// Which of the driver's processes are ours.
+/// Which of the driver's pids are ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnPids {
     /// These, and no others: see [`super::ProcessTable::descendants`].
@@ -42,7 +42,7 @@ pub enum OwnPids {
     Hidden,
 }
 
-/// What we know of our own attempts on a device.
+/// The use of a device by our own attempts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnUse {
     /// How many tasks of ours are on it, counting those that ended less than a sampling period (one second) ago: what
@@ -69,12 +69,12 @@ impl OwnUse {
     }
 }
 
-/// Someone else's work on a device.
+/// Foreign use of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignUse {
     /// The processes that are not ours, drawing ones included.
     pub processes: Vec<GpuProcess>,
-    /// Memory that is nobody's of ours.
+    /// Memory that belongs to no task of ours.
     pub bytes: u64,
     /// The device's utilisation, where no task of ours could have caused it.
     pub utilisation: Option<u32>,
@@ -82,7 +82,7 @@ pub struct ForeignUse {
     pub because: BusyReason,
 }
 
-/// The reason a device counts as busy: the plainest one, where several hold.
+/// Why a device counts as busy: the most specific reason, where several hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BusyReason {
     /// A process that is not ours computes on it.
@@ -121,7 +121,7 @@ impl fmt::Display for BusyReason {
     }
 }
 
-/// Someone else's work on a device, if what is there amounts to any.
+/// The foreign use of a device, if it makes the device busy.
 ///
 /// ```
 /// # use warpyard_worker::probe::*;
@@ -147,8 +147,8 @@ pub fn foreign(reading: &Reading, ours: &OwnUse, thresholds: &Thresholds) -> Opt
     Some(ForeignUse { processes, bytes, utilisation, because })
 }
 
-/// What is left of the memory in use when ours is taken off, and never less than foreign processes are known to hold.
-/// Where the driver does not say what a process of ours holds, only the latter is certain.
+/// Memory in use minus ours, but at least what foreign processes are known to hold. Where the driver does not report what a
+/// process of ours holds, only the latter is certain.
 fn foreign_bytes(reading: &Reading, ours: &OwnUse, foreign: &[GpuProcess]) -> u64 {
     let held = foreign.iter().filter_map(|process| process.bytes).fold(0, u64::saturating_add);
     let not_ours = match &ours.pids {

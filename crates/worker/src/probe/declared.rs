@@ -1,4 +1,4 @@
-//! Declared devices: GPUs with nothing behind them, so that everything runs where there is no GPU.
+//! Declared devices: GPUs without hardware, so that everything can be tried where there is no GPU.
 //!
 //! `4xV100:16GiB,2xK80` declares four V100s and two K80s. Their names are made up but stable: the same declaration
 //! gives the same uuids on every start.
@@ -10,7 +10,7 @@ use super::{Gpu, Probe, ProbeError, Reading, Vendor, nominal_memory};
 /// More than this in one declaration is taken for a slip of the finger.
 const MOST_DEVICES: u32 = 10_000;
 
-/// Devices that are only declared. Nothing is ever on them.
+/// Declared devices. They are never in use.
 ///
 /// ```
 /// # use warpyard_worker::probe::{Declared, Probe};

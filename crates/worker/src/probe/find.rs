@@ -1,4 +1,4 @@
-//! Which probe a machine gets: what was asked for, or the first that finds a GPU.
+//! Choice of the probe: the one asked for, or the first that finds a GPU.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::{Amd, Declared, DeclaredError, Gpu, Nvidia, Probe, ProbeError, Reading, Vendor};
 
-/// What `--gpus` asks for.
+/// The choice of GPUs, from `--gpus`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Choice {
     /// Whatever the machine has: NVIDIA's, else AMD's, else none.
@@ -21,7 +21,7 @@ pub enum Choice {
 /// What is wrong with a choice of GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
-    /// It is none of the words there are.
+    /// It is no known choice.
     #[error("'{found}' is not a choice of GPUs; write auto, none, or fake:4xV100:16GiB,2xK80:12GiB")]
     Unknown {
         /// What was written.
@@ -54,7 +54,7 @@ impl FromStr for Choice {
     }
 }
 
-/// Where to look.
+/// The paths where drivers are looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbePaths {
     /// NVML's path; without one the loader searches for the driver's.
@@ -71,8 +71,8 @@ impl Default for ProbePaths {
 
 /// Opens the probe that was asked for.
 ///
-/// On a machine without GPUs [`Choice::Auto`] gives [`Nothing`], whose [`Probe::describe`] says what was looked for.
-/// A library that was named but cannot be used is an error: whoever named it wants to know.
+/// On a machine without GPUs [`Choice::Auto`] gives [`NoProbe`], whose [`Probe::describe`] says what was looked for.
+/// A library that was named but cannot be used is an error.
 pub fn find(choice: &Choice, places: &ProbePaths) -> Result<Box<dyn Probe>, ProbeError> {
     match choice {
         Choice::None => Ok(Box::new(NoProbe { because: "no GPU is used, as asked".to_owned() })),
@@ -116,7 +116,7 @@ fn with_causes(error: &dyn Error) -> String {
     line
 }
 
-/// A machine without GPUs, or one that is to be used as if it had none.
+/// The probe of a machine without GPUs, or whose GPUs are not to be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoProbe {
     because: String,

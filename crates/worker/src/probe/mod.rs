@@ -1,4 +1,4 @@
-//! The machine's GPUs: which there are, what is on them right now, and whether that is ours.
+//! The machine's GPUs: their identity, their current readings, and whether their load is ours.
 //!
 //! A [`Probe`] lists the devices and reads one of them; [`find`] picks the probe for a machine (NVML, AMD's sysfs,
 //! or devices that are only declared). [`foreign`] judges a reading, [`ProcessTable`] knows which processes descend
@@ -48,9 +48,7 @@ pub struct Gpu {
     pub nodes: Vec<DeviceNode>,
 }
 
-/// What a GPU's driver said about it at one moment.
-///
-/// What the driver does not tell is `None`: that is not the same as zero.
+/// A driver's reading of a GPU at one moment. A value the driver does not report is `None`, which is not zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Memory in use, without what the driver keeps for itself where it tells the two apart.
@@ -61,11 +59,11 @@ pub struct Reading {
     pub temperature_c: Option<i32>,
     /// Power drawn, in watts.
     pub power_w: Option<u32>,
-    /// Who uses it, each process once, by ascending pid.
+    /// The processes that use it, each once, by ascending pid.
     pub processes: Vec<GpuProcess>,
 }
 
-/// A process that has something on a GPU.
+/// A process that uses a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuProcess {
     /// Its pid as the driver sees it: the host's, not that of a container.
@@ -87,7 +85,7 @@ pub enum ProcessKind {
     Both,
 }
 
-/// Whose driver stands behind the devices of a probe.
+/// The vendor whose driver a probe reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Vendor {
     /// NVIDIA, through NVML.
@@ -100,17 +98,17 @@ pub enum Vendor {
     None,
 }
 
-/// A way to look at a machine's GPUs.
+/// A source of GPU identities and readings.
 pub trait Probe: Send {
-    /// Whose devices these are; [`visible_env`] wants to know.
+    /// The vendor, which decides the variables of [`visible_env`].
     fn vendor(&self) -> Vendor;
 
-    /// One line for a person: where this probe looks, or why it has nothing to look at.
+    /// One line for people: where this probe reads, or why there is nothing to read.
     fn describe(&self) -> String;
 
     /// The GPUs that are there now. One that fell off the bus is left out.
     fn gpus(&mut self) -> Result<Vec<Gpu>, ProbeError>;
 
-    /// What is on one GPU now; [`ProbeError::Lost`] when it is no longer there.
+    /// The current reading of a GPU; [`ProbeError::Lost`] if it is gone.
     fn read(&mut self, uuid: &str) -> Result<Reading, ProbeError>;
 }

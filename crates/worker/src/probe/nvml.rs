@@ -20,7 +20,7 @@ const MAJOR: u32 = 195;
 /// What the loader searches for when no path is given.
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
-/// How often a list of processes is asked for again because it grew meanwhile.
+/// Attempts at reading a list of processes that may grow between asking for its size and reading it.
 const LIST_ATTEMPTS: usize = 3;
 
 /// A loaded and started NVML.
@@ -138,7 +138,7 @@ fn is_lost(error: &NvmlError) -> bool {
     matches!(error, NvmlError::GpuLost | NvmlError::NotFound | NvmlError::ResetRequired)
 }
 
-/// A value the driver may keep to itself: only the loss of the device is an error.
+/// A value the driver need not report: only the loss of the device is an error.
 fn optional_reading<T>(value: Result<T, NvmlError>) -> Result<Option<T>, (&'static str, NvmlError)> {
     match value {
         Ok(value) => Ok(Some(value)),

@@ -1,4 +1,4 @@
-//! Which processes descend from ours, read from `/proc`.
+//! Descendants of our processes, read from `/proc`.
 //!
 //! A child that daemonises leaves its parent but not its session, so sessions count too: those that were started for
 //! an attempt, and those that a descendant of ours leads.

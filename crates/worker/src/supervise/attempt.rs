@@ -1,4 +1,5 @@
-//! The worker's side of an attempt directory: saying what is wanted, and finding out what is.
+//! The worker's side of an attempt directory: writing the desired state, reading the recorded one, and ending what a killed
+//! supervisor left behind.
 
 use std::{
     collections::BTreeSet,
@@ -19,20 +20,20 @@ use super::{
     terminal,
 };
 
-/// Between two looks at processes that were told to die.
+/// Interval between two rounds of killing leftover processes.
 const DYING: Duration = Duration::from_millis(5);
 
-/// How many looks there are at processes of an attempt nothing is known of: a process may be stuck in the kernel.
+/// Number of rounds for an attempt without usable records: a process may hang in the kernel for ever.
 const DYING_ROUNDS: u32 = 400;
 
-/// An attempt's directory.
+/// An attempt directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptDir(PathBuf);
 
-/// What an attempt directory tells of its attempt.
+/// The state of an attempt according to its records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordedAttempt {
-    /// No supervisor has taken it. If a launch was sent it may still arrive; launching again is safe.
+    /// No supervisor has claimed it. A launch that was sent may still arrive; launching again is safe.
     NotStarted,
     /// It runs under a live supervisor.
     Running(RunningRecord),
@@ -44,10 +45,10 @@ pub enum RecordedAttempt {
     Died(RunningRecord),
 }
 
-/// What a directory says of its attempt, or why it says nothing.
+/// The recorded state of an attempt, or why its records cannot be used.
 pub type Inspection = Result<RecordedAttempt, RecordError>;
 
-/// Everything found below a directory of attempt directories, in the order of their names.
+/// Inspects every attempt directory in a directory, in the order of their names.
 pub fn scan(attempts: &Path) -> Result<Vec<(AttemptDir, Inspection)>, RecordError> {
     let unreadable = |source| RecordError::Io { path: attempts.into(), source };
     let mut dirs = Vec::new();
@@ -66,7 +67,7 @@ pub fn scan(attempts: &Path) -> Result<Vec<(AttemptDir, Inspection)>, RecordErro
 }
 
 impl AttemptDir {
-    /// The directory at `path`, which must be the one of the launch, spelt the same.
+    /// The attempt directory at `path`, which must be spelt as in the launch: processes are recognised by that text.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
@@ -76,9 +77,9 @@ impl AttemptDir {
         &self.0
     }
 
-    /// Says what is wanted of the attempt, and pokes its supervisor if there is one.
+    /// Writes the desired state and signals the supervisor, if there is one.
     ///
-    /// Before the launch, or before the supervisor got to look, it is not lost: each begins by reading it.
+    /// Written before the launch, it is not lost: a supervisor begins by reading it.
     pub fn write_desired(&self, want: DesiredRecord) -> Result<(), RecordError> {
         want.write(&self.0.join(record::WANT))?;
         if let Some(running) = self.running()?
@@ -89,14 +90,14 @@ impl AttemptDir {
         Ok(())
     }
 
-    /// A way to the terminal the attempt runs in. Where there is none, or none yet or any more, nobody answers.
+    /// Connects to the attempt's terminal; fails if it has none, or none yet or any more.
     pub fn terminal(&self) -> io::Result<UnixStream> {
-        // A socket's path has at most 107 bytes; this one is short, wherever the directory is.
+        // A socket path has at most 107 bytes. Through `/proc/self/fd` it is short wherever the directory is.
         let dir = fs::File::open(&self.0)?;
         UnixStream::connect(format!("/proc/self/fd/{}/{}", dir.as_raw_fd(), terminal::SOCKET))
     }
 
-    /// What was last wanted of the attempt.
+    /// The desired state that was written last.
     pub fn desired(&self) -> Result<Option<DesiredRecord>, RecordError> {
         DesiredRecord::read(&self.0.join(record::WANT))
     }
@@ -116,13 +117,13 @@ impl AttemptDir {
         record::read_record(&self.0.join(record::EXIT))
     }
 
-    /// What became of the attempt.
+    /// Reads the attempt's state from its records.
     pub fn inspect(&self) -> Result<RecordedAttempt, RecordError> {
         if let Some(exit) = self.exit()? {
             return Ok(RecordedAttempt::Exited(exit));
         }
         let Some(running) = self.running()? else {
-            // A start and an end may both have happened since we looked for the exit; so look for it again.
+            // The attempt may have started and ended since `exit` was looked for, so it is looked for again.
             return Ok(self.exit()?.map_or(RecordedAttempt::NotStarted, RecordedAttempt::Exited));
         };
         if running.is_supervised() {
@@ -133,11 +134,11 @@ impl AttemptDir {
                 RecordedAttempt::Running(running)
             });
         }
-        // A supervisor writes the exit before it leaves, so now it is there or never will be.
+        // A supervisor writes `exit` before it exits. It is gone now, so the record exists or never will.
         Ok(self.exit()?.map_or(RecordedAttempt::Died(running), RecordedAttempt::Exited))
     }
 
-    /// Ends what a killed supervisor left behind, however long that takes, and returns how many processes that were.
+    /// Kills the processes a killed supervisor left behind, however long that takes; returns how many there were.
     pub fn end_leftovers(&self, running: &RunningRecord) -> Result<usize, RecordError> {
         let orphan = Orphan::of(self.clone(), running.clone())?;
         let mut ended = BTreeSet::new();
@@ -152,9 +153,9 @@ impl AttemptDir {
         }
     }
 
-    /// Ends the supervisor and the processes of an attempt whose records cannot be relied on, and returns how many that were.
+    /// Kills the supervisor and the processes of an attempt whose records are unusable; returns how many there were.
     ///
-    /// The supervisor is known by its name and by its working directory, which is the attempt's; the rest as
+    /// The supervisor is recognised by its name and its working directory, which is the attempt's; the others as
     /// [`AttemptDir::end_leftovers`] finds it.
     pub fn end_unrecorded(&self) -> usize {
         let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
@@ -179,7 +180,7 @@ impl AttemptDir {
     }
 }
 
-/// An attempt whose supervisor was killed, and of which processes may be left.
+/// An attempt whose supervisor was killed and of which processes may be left.
 #[derive(Debug)]
 pub struct Orphan {
     dir: AttemptDir,
@@ -189,7 +190,7 @@ pub struct Orphan {
 }
 
 impl Orphan {
-    /// An attempt whose directory tells of a supervisor that is gone.
+    /// The orphan of a directory whose `running` names a supervisor that is gone.
     pub fn of(dir: AttemptDir, running: RunningRecord) -> Result<Self, RecordError> {
         let frozen_by = dir.state()?.and_then(|state| state.group);
         let inside = running.task.iter().flat_map(|task| task.group.iter().chain(&task.more_groups));
@@ -197,11 +198,11 @@ impl Orphan {
         Ok(Self { dir, running, groups })
     }
 
-    /// Kills what is left of it, as far as it is in the table; gives that, so nothing once all of it is gone.
+    /// Kills the leftover processes that are in the table and returns them: none once all are gone.
     ///
-    /// The task's first process dies with its supervisor. Of the rest, those are found that have its environment or are
-    /// in one of its cgroups, what descends from these, and who shares the task's session with one of them. Everything is
-    /// stopped before anything is killed, so that it has no more children meanwhile.
+    /// The task's first process dies with its supervisor (`PR_SET_PDEATHSIG`). The others are those with the attempt's
+    /// variable in their environment or in one of its cgroups, their descendants, and members of the task's session if one
+    /// of the former is in it. All are stopped before any is killed, so that none can fork meanwhile.
     pub fn end(&self, table: &ProcessTable) -> Vec<ProcessRef> {
         if self.running.boot != process::boot_id() {
             return Vec::new();
@@ -218,7 +219,7 @@ impl Orphan {
     }
 }
 
-/// Every process of the machine as it was at one look, with the attempt its environment names.
+/// Every process of the machine at one moment, with the attempt directory its environment names.
 #[derive(Debug)]
 pub struct ProcessTable(Vec<TableEntry>);
 
@@ -230,7 +231,7 @@ struct TableEntry {
 }
 
 impl ProcessTable {
-    /// Looks once, for any number of orphans; not at all if they are of an earlier boot.
+    /// Reads `/proc` once for any number of orphans; not at all if all of them are of an earlier boot.
     pub fn read<'a>(orphans: impl IntoIterator<Item = &'a Orphan>) -> Self {
         match orphans.into_iter().all(|orphan| orphan.running.boot != process::boot_id()) {
             true => Self(Vec::new()),
@@ -240,7 +241,7 @@ impl ProcessTable {
 
     fn now() -> Self {
         let entry = |pid| {
-            // Noted before it is looked at, so that a signal reaches what was looked at or nothing.
+            // The reference is taken before the process is read, so that a signal reaches the process that was read or none.
             let seen = ProcessRef::now(pid);
             let stat = ProcessStat::read(pid).ok().filter(|stat| stat.alive)?;
             Some(TableEntry { seen, stat, mark: mark_of(pid) })
@@ -248,8 +249,8 @@ impl ProcessTable {
         Self(process::all_pids().into_iter().filter_map(entry).collect())
     }
 
-    /// The processes of an attempt: those that name its directory or are known to be its own, what descends from these,
-    /// and who shares the session of its first process with one of them.
+    /// The processes of an attempt: those that name its directory or are known to be its own, their descendants, and members
+    /// of its first process's session.
     fn leftovers(
         &self,
         dir: &AttemptDir,
@@ -260,7 +261,7 @@ impl ProcessTable {
         let is_sure = |one: &&TableEntry| one.mark.as_deref() == Some(mark) || is_known(one.seen.pid);
         let (sure, mut others): (Vec<_>, Vec<_>) = self.0.iter().partition(is_sure);
         let mut ours: BTreeSet<ProcessRef> = sure.iter().map(|one| one.seen).collect();
-        // The number of a session may be reused once all of it is gone, so it counts only while a sure member is in it.
+        // A session id may be reused once all its members are gone, so it counts only while a certain member is in it.
         let session = leader.filter(|leader| sure.iter().any(|one| one.stat.session == *leader));
         let mut parents: BTreeSet<i32> = ours.iter().map(|seen| seen.pid).collect();
         let kin = |one: &TableEntry, parents: &BTreeSet<i32>| {
@@ -281,7 +282,7 @@ impl RunningRecord {
         self.boot == process::boot_id() && self.supervisor.is_alive()
     }
 
-    /// The processes of the attempt, found by descent from its supervisor.
+    /// The pids of the attempt's processes, found by descent from its supervisor.
     pub fn processes(&self) -> Vec<i32> {
         if !self.is_supervised() {
             return Vec::new();
@@ -290,7 +291,7 @@ impl RunningRecord {
     }
 }
 
-/// The attempt directory a process's environment names.
+/// The attempt directory that a process's environment names.
 fn mark_of(pid: i32) -> Option<Vec<u8>> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let value = |variable: &[u8]| {

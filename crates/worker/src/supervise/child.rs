@@ -1,6 +1,6 @@
-//! Processes a supervisor forks for whatever may hang: unpacking, opening files of the user's, becoming the program. Each
-//! reports over a socket of its own, so that the supervisor's loop goes on meanwhile and can kill it at any moment. Never a
-//! vfork: that would suspend the supervisor for as long as the child waits for a dead mount.
+//! Child processes a supervisor forks for everything that may block: unpacking, opening files of the user's, becoming the
+//! program. Each reports over a socket of its own, so that the supervisor's event loop keeps running and can kill it at any
+//! moment. Never `vfork`, which would suspend the supervisor for as long as the child waits for a dead mount.
 #![expect(unsafe_code, reason = "processes are forked and set up")]
 
 use std::{
@@ -20,7 +20,7 @@ use nix::{
 
 use super::{clock::Instant, launch::User};
 
-/// Longest message of a child; longer ones are cut off.
+/// Longest message of a child; longer ones are truncated.
 const LONGEST: usize = 4096;
 
 /// A forked child and the supervisor's end of its socket.
@@ -33,9 +33,9 @@ pub(super) struct Child {
 /// One message of a child.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Message {
-    /// It has done what it was forked for.
+    /// It has finished its stage.
     Ready,
-    /// Something people should read in the task's log.
+    /// A line for the task's log.
     Note(String),
     /// It failed, for this reason.
     Failed(Vec<u8>),
@@ -43,19 +43,19 @@ pub(super) enum Message {
     Closed,
 }
 
-/// How a child begins.
+/// Options of forking a child.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ForkOptions {
-    /// The directory of the cgroup it begins in (`CLONE_INTO_CGROUP`), where the kernel allows that.
+    /// The directory of the cgroup it is created in (`CLONE_INTO_CGROUP`), where the kernel allows that.
     pub(super) cgroup: Option<RawFd>,
-    /// Whether `wait4` without `__WCLONE` passes over it, as over a process that works for the supervisor and not for the
-    /// task.
+    /// Whether it has no exit signal, so that `wait4` without `__WCLONE` ignores it: it works for the supervisor and is no
+    /// process of the task.
     pub(super) separate: bool,
 }
 
 impl Child {
-    /// Forks. The child calls `work`, reports its failure if it has one, and exits; `work` is told whether the child
-    /// began in the cgroup.
+    /// Forks. The child calls `work`, reports a failure and exits; `work` is told whether the child was created in the
+    /// cgroup.
     pub(super) fn fork(
         how: ForkOptions,
         work: impl FnOnce(&ReportSocket, bool) -> Result<(), Vec<u8>>,
@@ -72,7 +72,7 @@ impl Child {
         }
         drop(ours);
         let line = ReportSocket(theirs);
-        // A panic must not unwind into the supervisor's loop, of which this process has a copy.
+        // A panic must not unwind into the copy of the supervisor's loop that this process has.
         let done = catch_unwind(AssertUnwindSafe(|| {
             die_with(supervisor);
             work(&line, inside)
@@ -89,7 +89,7 @@ impl Child {
         unsafe { libc::_exit(status) }
     }
 
-    /// The next message, if one is there.
+    /// The next message, if one has arrived.
     pub(super) fn message(&self) -> Option<Message> {
         let mut buffer = [0; LONGEST];
         let length = match recv(self.line.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
@@ -126,7 +126,7 @@ impl AsFd for Child {
     }
 }
 
-/// Waits for a descriptor, for so long at most.
+/// Waits for a descriptor, at most this long.
 pub(super) fn poll_for(fd: BorrowedFd<'_>, events: PollFlags, most: Duration) {
     let most = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
     let _looked_at_again = poll(&mut [PollFd::new(fd, events)], most);
@@ -141,7 +141,7 @@ impl ReportSocket {
         self.send(b'+', b"");
     }
 
-    /// Has the supervisor write a line to the task's log.
+    /// Sends a line for the task's log.
     pub(super) fn note(&self, text: &[u8]) {
         self.send(b'!', text);
     }
@@ -164,7 +164,7 @@ impl ReportSocket {
     }
 }
 
-/// Forks; gives 0 in the child, and in both whether the child began in the cgroup.
+/// Forks; returns the pid (0 in the child) and whether the child was created in the cgroup.
 ///
 /// # Safety
 /// This process must have one thread only.
@@ -190,20 +190,21 @@ unsafe fn fork(how: ForkOptions) -> io::Result<(i32, bool)> {
     if pid < 0 { Err(io::Error::last_os_error()) } else { Ok((pid as i32, false)) }
 }
 
-/// Has this process killed when its parent dies. A change of identity takes that back.
+/// Makes the kernel kill this process when its parent dies. A change of identity clears the setting.
 pub(super) fn die_with(parent: i32) {
     // SAFETY: plain calls with integers.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // The parent may have died before the setting took effect.
         if libc::getppid() != parent {
             libc::_exit(1);
         }
     }
 }
 
-/// Becomes a user entirely: all ids, groups and, as a consequence, no capabilities. Must be called in a child.
+/// Becomes a user for good: all ids, groups and, as a consequence, no capabilities. To be called in a child only.
 ///
-/// By plain system calls: the C library's wrappers would look for threads. Allocates nothing.
+/// Uses plain system calls, since the C library's wrappers would synchronise threads. Allocates nothing.
 pub(super) fn become_user(user: &User) -> Result<(), IdentityError> {
     let parent = nix::unistd::getppid().as_raw();
     // SAFETY: numbers, and an array that outlives the call.
@@ -217,7 +218,7 @@ pub(super) fn become_user(user: &User) -> Result<(), IdentityError> {
             return Err(IdentityError::Ids(errno()));
         }
     }
-    // Again, for the change took it back.
+    // Set again, because the change of identity cleared it.
     die_with(parent);
     Ok(())
 }
@@ -244,7 +245,7 @@ pub(super) fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Waits for a child that was forked separately and is about to exit.
+/// Reaps a child that has no exit signal and is about to exit.
 pub(super) fn reap_separate(pid: i32) {
     // SAFETY: waits for our own child, asking for nothing.
     unsafe { libc::waitpid(pid, ptr::null_mut(), libc::__WCLONE) };

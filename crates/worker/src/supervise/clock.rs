@@ -1,6 +1,6 @@
-//! The two clocks of a supervisor. The wall clock dates records for people and decides nothing: it may be set to anything
-//! at any moment. Everything that is measured or falls due goes by `CLOCK_BOOTTIME`, which never jumps and, unlike
-//! [`std::time::Instant`], goes on while the machine is suspended.
+//! The two clocks of a supervisor. The wall clock dates records for people and decides nothing: it may be set at any moment.
+//! Durations and deadlines use `CLOCK_BOOTTIME`, which never jumps and, unlike [`std::time::Instant`], continues while the
+//! machine is suspended.
 
 use std::fs;
 use std::ops::Add;
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Microseconds since 1970, for people.
+/// Microseconds since 1970, for display only.
 pub(super) fn unix_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
@@ -20,7 +20,7 @@ pub(super) fn boot_us() -> u64 {
     of_the_machine(Instant::now().0.as_micros() as u64)
 }
 
-/// What `CLOCK_BOOTTIME` says, and `/proc` of the start of processes, without what this process's time namespace adds to it.
+/// A time of `CLOCK_BOOTTIME`, or a process's start time in `/proc`, without the offset of this process's time namespace.
 pub(super) fn of_the_machine(boot_us: u64) -> u64 {
     static ADDED: OnceLock<i64> = OnceLock::new();
     let added = ADDED.get_or_init(|| {
@@ -58,7 +58,7 @@ impl Instant {
     }
 }
 
-/// A moment too far away to be counted is the last there is.
+/// Saturates at the largest representable moment.
 impl Add<Duration> for Instant {
     type Output = Self;
 
@@ -67,7 +67,7 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// Time spent running: a stopwatch that stands still while the task is frozen.
+/// Running time: a stopwatch that is paused while the task is frozen.
 #[derive(Debug)]
 pub(super) struct RunningTime {
     before: Duration,
@@ -92,7 +92,7 @@ impl RunningTime {
         self.before + self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// When `limit` of running time will have passed if nothing pauses it; `None` while it stands still.
+    /// When the running time reaches `limit` unless it is paused before; `None` while it is paused.
     pub(super) fn reaches(&self, limit: Duration) -> Option<Instant> {
         Some(self.since? + limit.saturating_sub(self.before))
     }

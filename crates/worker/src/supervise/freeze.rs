@@ -37,20 +37,20 @@ impl Freezer {
     }
 }
 
-/// The file of a group that freezes it, and what to write there.
+/// The control file that freezes a cgroup, and the values to write to it.
 struct FreezeControl {
     file: &'static str,
     on: &'static str,
     off: &'static str,
 }
 
-/// The frozen or freezing processes below one supervisor.
+/// How the processes of one attempt are frozen.
 #[derive(Debug)]
 pub(super) struct FreezeState {
     name: String,
     methods: Vec<Freezer>,
     group: Option<FreezerCgroup>,
-    /// Groups that turned out not to work but hold processes already.
+    /// Cgroups that turned out not to work but contain processes already.
     abandoned: Vec<FreezerCgroup>,
 }
 
@@ -61,7 +61,7 @@ struct FreezerCgroup {
 }
 
 impl FreezeState {
-    /// Nothing is frozen yet, and nothing made but the cgroup of the unified hierarchy the processes may be in already.
+    /// Nothing is frozen yet. `unified` is the cgroup the processes may already be in, which then needs no other.
     pub(super) fn new(root: i32, key: &str, methods: &[Freezer], unified: Option<&Path>) -> Self {
         let key: String = key.chars().map(|c| if c.is_alphanumeric() { c } else { '.' }).collect();
         let inside = unified.filter(|_| methods.first() == Some(&Freezer::Cgroup2));
@@ -70,7 +70,7 @@ impl FreezeState {
         Self { name: format!("warpyard-{key}-{root}"), methods, group, abandoned: Vec::new() }
     }
 
-    /// Makes the group, if there is to be one. The best method left is last in `methods`.
+    /// Creates the freezer's cgroup by the best method left, which is the last in `methods`.
     pub(super) fn prepare(&mut self) {
         while self.group.is_none()
             && let Some(&method) = self.methods.last()
@@ -83,19 +83,19 @@ impl FreezeState {
         }
     }
 
-    /// The group's directory, for whoever must clean up after a supervisor that was killed.
+    /// The cgroup's directory, recorded for cleaning up after a killed supervisor.
     pub(super) fn group(&self) -> Option<&Path> {
         self.group.as_ref().map(|group| group.path.as_path())
     }
 
-    /// Freezes what can be frozen now; `true` once every process is.
+    /// Freezes what can be frozen now; `true` once every process is frozen.
     pub(super) fn freeze(&mut self, tree: &Tree) -> bool {
         self.prepare();
         let Some(group) = &self.group else { return stop_all(tree) };
         match group.freeze(tree) {
             Ok(frozen) => frozen,
             Err(_) => {
-                // This method does not work here after all: undo it and go on with the next.
+                // This method does not work here after all: undone, and the next one is tried at the next call.
                 let _best_effort = group.thaw();
                 self.abandoned.extend(self.group.take());
                 self.methods.pop();
@@ -111,7 +111,7 @@ impl FreezeState {
         }
     }
 
-    /// Removes the group once its processes are gone.
+    /// Removes the cgroups once their processes are gone.
     pub(super) fn remove(&mut self) {
         for group in self.abandoned.drain(..).chain(self.group.take()) {
             let _left_for_the_next_boot = fs::remove_dir(&group.path);
@@ -136,7 +136,7 @@ impl FreezerCgroup {
 
     fn freeze(&self, tree: &Tree) -> io::Result<bool> {
         let control = self.method.control();
-        // The control first: what is moved in then stands still at once and has no more children.
+        // Frozen first: a process moved into a frozen cgroup stops at once and cannot fork.
         fs::write(self.path.join(control.file), control.on)?;
         let members = self.members()?;
         let mut failed = None;
@@ -176,10 +176,10 @@ impl FreezerCgroup {
     }
 }
 
-/// Kills what is in a group whose supervisor was killed, where the group can do that, and thaws it; returns the processes
-/// in it. An empty group is removed.
+/// Kills the processes in a cgroup whose supervisor was killed, where the cgroup can do that, and thaws it, without which they
+/// would not die; returns those still in it. An empty cgroup is removed.
 pub(super) fn end_orphans(group: &Path) -> Vec<i32> {
-    // The unified hierarchy kills all at once; of the old ones, that which counts processes keeps them from forking.
+    // The unified hierarchy kills all at once. In v1, a `pids.max` of 0 at least keeps them from forking.
     for (file, value) in [("cgroup.kill", "1"), ("pids.max", "0")] {
         if group.join(file).exists() {
             let _best_effort = fs::write(group.join(file), value);
@@ -205,8 +205,8 @@ fn stop_all(tree: &Tree) -> bool {
         let Ok(stat) = ProcessStat::read(process.pid) else { return };
         if stat.alive && !stat.stopped {
             let _gone = tree.signal_one(process, libc::SIGSTOP);
-            // What sleeps in the kernel meets the signal before any instruction of its own; the parent of a vfork
-            // whose child is stopped sleeps there for as long.
+            // A process in uninterruptible sleep handles the signal before it executes another instruction, so it counts as
+            // stopped; the parent of a `vfork` sleeps so for as long as its stopped child does.
             all_stopped &= stat.in_kernel;
         }
     });
@@ -217,7 +217,7 @@ fn is_alive(pid: i32) -> bool {
     ProcessStat::read(pid).is_ok_and(|stat| stat.alive)
 }
 
-/// The directory of the group this process is in, in the old hierarchy of a controller or else the unified one.
+/// The directory of this process's cgroup, in the v1 hierarchy of a controller or else the unified one.
 pub(super) fn own_group(controller: Option<&str>) -> io::Result<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;
@@ -244,7 +244,8 @@ fn find_group(controller: Option<&str>, mounts: &str, groups: &str) -> Option<Pa
         let matches = controller.map_or(controllers.is_empty(), |controller| has(controllers, controller));
         matches.then_some(path)
     })?;
-    // In a container the mount shows a part of the tree; our group is named from the root of all of it, or not at all.
+    // In a container the mount shows a sub-tree, while `/proc/self/cgroup` names the cgroup from the root of the whole tree,
+    // or from that of a cgroup namespace.
     let below_mount = Path::new(own).strip_prefix(root).unwrap_or(Path::new(""));
     Some(Path::new(mount_point).join(below_mount))
 }

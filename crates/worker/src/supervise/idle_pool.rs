@@ -1,5 +1,5 @@
-//! Supervisors that have finished an attempt and wait a moment for another: forking one anew costs more than all the
-//! rest of supervising an empty task.
+//! The pool of idle supervisors: those that have finished an attempt and wait a moment for another, because forking a
+//! supervisor costs more than everything else it does for an empty task.
 
 use std::{
     io::{self, BufReader, IoSlice, IoSliceMut},
@@ -21,29 +21,29 @@ use nix::{
 
 use super::launch::{read_frame, write_frame};
 
-/// How long a supervisor waits for the next launch.
+/// How long an idle supervisor waits for a launch.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Larger launches go to a new supervisor, so that handing one over never waits.
+/// Larger launches go to a new supervisor: this much fits into a socket's buffer, so that dispatching never blocks.
 const MAX_FRAME: usize = 64 << 10;
 
-/// Makes the two sides of the pool: the spawner's, and the one its supervisors share.
+/// Creates the two sides of the pool: the spawner's, and the one its supervisors share.
 pub(super) fn pair() -> io::Result<(IdlePool, IdleSlot)> {
     let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
     Ok((IdlePool(ours), IdleSlot { pool: theirs, socket: None }))
 }
 
-/// The spawner's side: supervisors that sit here have sent it an end of their own socket.
+/// The spawner's side. An idle supervisor has sent one end of a socket of its own to it.
 #[derive(Debug)]
 pub(super) struct IdlePool(OwnedFd);
 
 impl IdlePool {
-    /// Gives a launch to an idle supervisor; `false` if there is none.
+    /// Sends a launch to an idle supervisor; `false` if there is none.
     pub(super) fn dispatch(&self, frame: &[u8]) -> bool {
         if frame.len() > MAX_FRAME {
             return false;
         }
         while let Some(socket) = self.next() {
-            // Whoever has left in the meantime has closed the other end, and the write fails.
+            // A supervisor that has exited meanwhile has closed the other end, and the write fails.
             if write_frame(&socket, frame).is_ok() {
                 return true;
             }
@@ -70,14 +70,14 @@ fn own(fd: i32) -> UnixStream {
     unsafe { UnixStream::from_raw_fd(fd) }
 }
 
-/// A supervisor's side.
+/// A supervisor's side of the pool.
 #[derive(Debug)]
 pub(super) struct IdleSlot {
     pool: OwnedFd,
     socket: Option<LaunchSocket>,
 }
 
-/// A socket and the end of it that is lent to the spawner each time.
+/// A socket pair, one end of which is sent to the spawner each time the supervisor is idle.
 #[derive(Debug)]
 struct LaunchSocket {
     ours: UnixStream,
@@ -85,7 +85,7 @@ struct LaunchSocket {
 }
 
 impl IdleSlot {
-    /// Sits down and waits for a launch; `None` when it is time to go.
+    /// Offers this supervisor and waits for a launch; `None` when none came in time.
     pub(super) fn wait(&mut self) -> Option<Vec<u8>> {
         let socket = match &self.socket {
             Some(socket) => socket,
@@ -95,11 +95,11 @@ impl IdleSlot {
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         let offer = [ControlMessage::ScmRights(&fds)];
         sendmsg::<()>(self.pool.as_raw_fd(), &[IoSlice::new(b"+")], &offer, flags, None).ok()?;
-        // Exactly one frame comes, so nothing is lost with the buffer.
+        // At most one frame arrives, so nothing is lost with the buffer.
         let mut stream = BufReader::new(&socket.ours);
         read_frame(&mut stream)
             .or_else(|_| {
-                // Nobody can write from here on; but somebody may just have.
+                // After the shutdown nothing more can arrive, but a frame may have arrived just before it.
                 socket.ours.shutdown(Shutdown::Read)?;
                 read_frame(&mut stream)
             })

@@ -1,4 +1,4 @@
-//! The launch message and its framing: a length, then JSON, so that an environment of any size passes.
+//! The launch message from worker to spawner, and its framing: a length, then JSON.
 
 use std::{
     collections::BTreeMap,
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{cgroup::CgroupLimit, freeze::Freezer};
 
-/// A message larger than this is not a launch but noise.
+/// Largest frame accepted; a larger length is no launch.
 const LARGEST_FRAME: usize = 64 << 20;
 
-/// Everything a supervisor needs to know to run one attempt.
+/// A launch: everything a supervisor needs to run one attempt.
 ///
 /// ```
 /// use warpyard_worker::supervise::Launch;
@@ -25,15 +25,15 @@ const LARGEST_FRAME: usize = 64 << 20;
 pub struct Launch {
     /// Version of this message.
     pub v: u32,
-    /// Names the attempt in its records and pokes.
+    /// The attempt's key, by which its records and notifications name it.
     pub key: String,
-    /// The id of the log the attempt belongs to, which its record repeats; none where that log has no id.
+    /// The id of the event log the attempt belongs to, repeated in its record; none where that log has no id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
-    /// Where its records and logs go; absolute. Made by whoever launches, never by the supervisor.
+    /// The attempt directory; absolute. Created by the worker, never by the supervisor.
     pub dir: PathBuf,
-    /// Where `log`, `stdout` and `stderr` go when not to `dir`; absolute. Made at the first byte, so that a silent task
-    /// has none. Records need not survive the machine and do well on a file system in memory; output should.
+    /// The directory of `log`, `stdout` and `stderr` if not `dir`; absolute. Created at the first byte of output. Records
+    /// need not survive the machine and may be on a file system in memory; output should survive.
     #[serde(default)]
     pub output_dir: Option<PathBuf>,
     /// The program, looked up in the `PATH` of `env` when it has no slash, and its arguments.
@@ -41,46 +41,46 @@ pub struct Launch {
     /// The whole environment: nothing is inherited. Only
     /// [`ATTEMPT_DIR_VARIABLE`](super::ATTEMPT_DIR_VARIABLE) is added.
     pub env: BTreeMap<String, String>,
-    /// Where the task starts; absolute.
+    /// The working directory; absolute.
     pub workdir: PathBuf,
-    /// A file for its standard output instead of `stdout` in `dir`; relative to `workdir`. Emptied at the start.
+    /// A file for standard output instead of `stdout`; relative to `workdir`. Truncated at the start.
     #[serde(default)]
     pub stdout: Option<PathBuf>,
-    /// The same for its standard error. The two may name one file.
+    /// The same for standard error. Both may name one file.
     #[serde(default)]
     pub stderr: Option<PathBuf>,
-    /// Running time after which the task is ended; time spent frozen does not count.
+    /// Running time after which the task is terminated; time spent frozen does not count.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
-    /// From TERM to KILL when the timeout ends it.
+    /// Time from SIGTERM to SIGKILL after the timeout.
     pub grace_ms: u64,
-    /// How much of each output file is kept.
+    /// Size limit of each output file; the rest of the output is dropped.
     pub log_cap_bytes: u64,
-    /// Whom the task runs as, when not as the worker.
+    /// The user the task runs as, if not the worker's.
     #[serde(default)]
     pub user: Option<User>,
-    /// The task's umask, when not the worker's.
+    /// The task's umask, if not the worker's.
     #[serde(default)]
     pub umask: Option<u32>,
-    /// Limits of the task by the kernel's number for each, soft and hard, when not the worker's.
+    /// Resource limits by the kernel's number, soft and hard, if not the worker's.
     #[serde(default)]
     pub limits: Vec<(u32, u64, u64)>,
-    /// How many processes and threads it may have. Counted now and then where no cgroup limits them.
+    /// Maximum number of processes and threads. Counted at intervals where no cgroup limits them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<u64>,
-    /// Limits enforced by cgroups of its own.
+    /// Limits enforced by cgroups of the attempt's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<CgroupLimit>,
-    /// A directory to make of a snapshot before the task starts.
+    /// A snapshot to unpack before the task starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unpack: Option<Unpack>,
-    /// Present where the task runs in a terminal.
+    /// The terminal, if the task runs in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Session>,
-    /// The datagram socket to poke when something changed. Nobody need listen.
+    /// The datagram socket to notify of changes. Nobody need listen. Called `poke` in the message.
     #[serde(default, rename = "poke")]
     pub notify: Option<PathBuf>,
-    /// Ways to freeze the task, the first that works is used; there is always signals at the end.
+    /// Methods of freezing, in order of preference; signals always remain as the last.
     #[serde(default = "Freezer::all")]
     pub freezers: Vec<Freezer>,
 }
@@ -88,37 +88,37 @@ pub struct Launch {
 /// The terminal a task runs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
-    /// How many lines it begins with.
+    /// Initial number of rows.
     pub rows: u16,
-    /// How many characters to a line.
+    /// Initial number of columns.
     pub columns: u16,
-    /// The task is ended when nothing was typed or printed for so long while it ran.
+    /// Idle limit: the task is terminated when nothing was typed or printed for this long while it ran.
     #[serde(default)]
     pub idle_ms: Option<u64>,
 }
 
-/// A snapshot to be made a directory, if there is none of that name yet.
+/// A snapshot to unpack into a directory, unless the directory exists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unpack {
-    /// Where the snapshots of everyone are.
+    /// The snapshot store of all users.
     pub store: PathBuf,
-    /// Whose it is.
+    /// The user whose snapshot it is.
     pub person: String,
-    /// Which.
+    /// The snapshot's id.
     pub snapshot: String,
-    /// The directory to make.
+    /// The directory to create.
     pub into: PathBuf,
-    /// The most bytes it may hold.
+    /// Maximum size of its files.
     #[serde(default = "any_size")]
     pub most_bytes: u64,
 }
 
-/// For a launch of an agent that names no limit.
+/// The default for launches of earlier versions, which name no limit.
 fn any_size() -> u64 {
     u64::MAX
 }
 
-/// The identity a task runs under.
+/// The user a task runs as.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// User id.
@@ -130,7 +130,7 @@ pub struct User {
 }
 
 impl Launch {
-    /// A launch with defaults: no timeout, ten seconds of grace, 64 MiB kept of each output, workdir `/`.
+    /// A launch with defaults: no timeout, a grace period of ten seconds, 64 MiB of each output, working directory `/`.
     pub fn new<A: Into<String>>(
         key: impl Into<String>,
         dir: impl Into<PathBuf>,
@@ -166,13 +166,13 @@ impl Launch {
         write_frame(stream, &serde_json::to_vec(self)?)
     }
 
-    /// The launch a frame holds.
+    /// Parses the launch in a frame.
     pub(super) fn parse(frame: &[u8]) -> io::Result<Self> {
         Ok(serde_json::from_slice(frame)?)
     }
 }
 
-/// Writes a frame: its length and then itself, in one piece.
+/// Writes a frame, length and body, by one write.
 pub(super) fn write_frame(mut stream: impl Write, body: &[u8]) -> io::Result<()> {
     if body.len() > LARGEST_FRAME {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the launch message is too large"));
@@ -180,7 +180,7 @@ pub(super) fn write_frame(mut stream: impl Write, body: &[u8]) -> io::Result<()>
     stream.write_all(&[&(body.len() as u32).to_le_bytes(), body].concat())
 }
 
-/// The next frame, or `None` at the end of the stream.
+/// Reads the next frame; `None` at the end of the stream.
 pub(super) fn read_frame(mut stream: impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     match stream.read_exact(&mut length) {

@@ -1,5 +1,5 @@
-//! Attempts as real processes that outlive everything: the spawner, the supervisor of each attempt, and the files by
-//! which a worker finds them again. What should run, and where, is decided elsewhere; containers live elsewhere too.
+//! Attempts as processes that outlive worker and server: the spawner, one supervisor per attempt, and the records by which a
+//! restarted worker finds them again. What should run, and where, is decided in the core.
 //!
 //! ```text
 //! worker ──launch (stream socket)──▶ spawner ──fork──▶ supervisor ──exec──▶ task ─▶ its children
@@ -9,17 +9,16 @@
 //!    └─ SIGUSR1 (pidfd) ───────────────▶ supervisor ── datagram: the key ──▶ worker
 //! ```
 //!
-//! A task in a terminal has one of its supervisor's making in place of the two pipes, and those who are attached come in
-//! through a socket in its directory ([`AttemptDir::terminal`]).
+//! A task with a terminal has a pseudo-terminal in place of the two pipes; clients attach through a socket in its directory
+//! ([`AttemptDir::terminal`]).
 //!
-//! *Files are the truth, pokes are hints.* The worker says what it wants in `want` and pokes the supervisor, which
-//! reads the file whole each time; the supervisor says what is in `running`, `state` and `exit` and pokes the worker.
-//! Losing any poke loses nothing. Records are written to another name and renamed, so a reader sees all of one or
-//! none; they are not synced, because the death of a process loses nothing the kernel was given, and an attempt does
-//! not survive the death of the machine anyway.
+//! *Files are the truth, notifications are hints.* The worker writes the desired state to `want` and signals the supervisor,
+//! which reads the whole file each time; the supervisor writes `running`, `state` and `exit` and notifies the worker. A lost
+//! notification loses nothing. Records are written under another name and renamed, so that a reader sees a whole one or none.
+//! They are not synced: the death of a process loses nothing that was written, and no attempt survives that of the machine.
 //!
-//! An attempt directory starts at most once: the supervisor takes it by creating `running` where there is none, so a
-//! launch may be repeated whenever it is in doubt whether the first one arrived.
+//! An attempt directory starts at most once: the supervisor claims it by creating `running` exclusively. So a launch may be
+//! repeated whenever it is in doubt whether the first one arrived.
 
 mod attempt;
 mod cgroup;
@@ -54,6 +53,6 @@ pub use record::{
 };
 pub use spawner::{Delivery, LaunchError, Spawner, spawner_main};
 
-/// The variable every task of an attempt finds its attempt's directory in. Processes that escaped a supervisor which
-/// was itself killed are recognised by it.
+/// The environment variable that names the attempt directory in every task. By it the processes of an attempt are found whose
+/// supervisor was killed.
 pub const ATTEMPT_DIR_VARIABLE: &str = "WARPYARD_ATTEMPT_DIR";

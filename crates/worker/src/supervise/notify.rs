@@ -1,4 +1,4 @@
-//! The poke a supervisor gives its worker: a datagram that holds the key of an attempt whose records changed.
+//! Notifications from supervisors to their worker: a datagram with the key of an attempt whose records changed.
 
 use std::{
     fs, io,
@@ -15,10 +15,10 @@ use nix::{
     sys::socket::{MsgFlags, UnixAddr, sendto},
 };
 
-/// How long a supervisor waits for a worker that does not read its pokes. The kernel queues as few as ten.
+/// How long a supervisor waits for a worker that does not read. The kernel queues as few as ten datagrams.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Listens for pokes at a path.
+/// The worker's socket for notifications.
 #[derive(Debug)]
 pub struct NotifyListener {
     socket: UnixDatagram,
@@ -26,7 +26,7 @@ pub struct NotifyListener {
 }
 
 impl NotifyListener {
-    /// Listens at `path`, in place of whoever listened there before. A path for a socket has at most 107 bytes.
+    /// Listens at `path`, replacing an earlier listener. A socket path has at most 107 bytes.
     pub fn bind(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         match fs::remove_file(&path) {
@@ -41,7 +41,7 @@ impl NotifyListener {
         &self.path
     }
 
-    /// Waits for the next poke and returns its key.
+    /// Waits for the next notification and returns its key.
     pub fn recv(&self) -> io::Result<String> {
         let mut buffer = [0; 512];
         let length = self.socket.recv(&mut buffer)?;
@@ -60,7 +60,7 @@ impl AsFd for NotifyListener {
     }
 }
 
-/// The sending side. Made once by the spawner and shared by all supervisors it forks.
+/// The sending side, created once by the spawner and inherited by all supervisors it forks.
 #[derive(Debug)]
 pub(super) struct Notifier(UnixDatagram);
 
@@ -71,14 +71,14 @@ impl Notifier {
         Ok(Self(socket))
     }
 
-    /// Pokes whoever listens at `path` without waiting; `false` if there is somebody whose queue is full.
+    /// Notifies the listener at `path` without blocking; `false` if its queue is full. A missing listener is no failure.
     pub(super) fn try_notify(&self, path: Option<&Path>, key: &str) -> bool {
         let Some(address) = path.and_then(|path| UnixAddr::new(path).ok()) else { return true };
         let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
         sendto(self.0.as_raw_fd(), key.as_bytes(), &address, flags) != Err(Errno::EAGAIN)
     }
 
-    /// Pokes whoever listens at `path`, waiting a little for room in the queue.
+    /// Notifies the listener at `path`, waiting a little for room in its queue.
     pub(super) fn notify(&self, path: Option<&Path>, key: &str) {
         if let Some(path) = path {
             let _nobody_listening = self.0.send_to(key.as_bytes(), path);

@@ -1,5 +1,5 @@
-//! What a task writes: two pipes, drained into an interleaved log and a file per stream, each up to a cap. What a
-//! terminal prints is handed over, and counts as standard output. Files the task named are written by a [`Writer`].
+//! The output of a task: two pipes, drained into an interleaved log and one file per stream, each up to a size limit. Output
+//! of a terminal counts as standard output. Files that the task's user named are written by a [`Writer`] process.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -30,26 +30,26 @@ const LOG: &str = "log";
 const STDOUT: &str = "stdout";
 const STDERR: &str = "stderr";
 
-/// As much as a pipe holds by default.
+/// Bytes read at once: the default capacity of a pipe.
 const CHUNK: usize = 64 << 10;
 
-/// How long to go on reading from a pipe somebody outside the attempt still holds.
+/// How long a pipe is read after the task's end while a process outside the attempt holds its other end.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// How long a named output may take to be written once the task has ended.
+/// How long writing a named output may take after the task's end.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// The task's ends of what connects it to its supervisor.
+/// The task's ends of its standard streams.
 #[derive(Debug)]
 pub(super) enum TaskStreams {
-    /// It writes to two pipes and reads nothing.
+    /// Two pipes; standard input is empty.
     Pipes {
         /// Standard output.
         out: OwnedFd,
         /// Standard error.
         err: OwnedFd,
     },
-    /// It reads from and writes to a terminal, which it also controls its jobs by.
+    /// A terminal for all three streams, which becomes the task's controlling terminal.
     Terminal(OwnedFd),
 }
 
@@ -58,7 +58,7 @@ pub(super) enum TaskStreams {
 pub(super) struct Outputs {
     streams: [Stream; 2],
     sinks: Vec<Sink>,
-    /// The files the task named, and the sink of each.
+    /// Paths of the named outputs, and the index of each one's sink.
     named: Vec<(PathBuf, usize)>,
     buffer: Vec<u8>,
 }
@@ -74,12 +74,12 @@ struct Stream {
 const LOG_SINK: usize = 0;
 
 impl Outputs {
-    /// Opens nothing: files of the attempt directory are made at the first byte, since most short tasks write nothing, and
-    /// those the task named are opened by [`Outputs::open_named`].
+    /// Opens nothing: own files are created at the first byte, since most short tasks write nothing, and named ones are opened
+    /// by [`Outputs::open_named`].
     pub(super) fn new(launch: &Launch) -> Self {
         let cap = launch.log_cap_bytes;
         let owner = launch.user.as_ref();
-        // Without a directory of its own, output goes to the attempt's, which is the current one.
+        // The attempt directory, the default, is the working directory.
         let dir = launch.output_dir.as_deref().unwrap_or(Path::new(""));
         let lazy = |name| Sink::lazy(dir.join(name), cap, owner);
         let mut sinks = vec![lazy(LOG)];
@@ -97,7 +97,7 @@ impl Outputs {
         Self { streams, sinks, named, buffer: Vec::new() }
     }
 
-    /// Makes the pipes; gives the task's ends.
+    /// Creates the pipes; returns the task's ends.
     pub(super) fn connect(&mut self) -> io::Result<TaskStreams> {
         let (out_read, out) = pipe2(OFlag::O_CLOEXEC)?;
         let (err_read, err) = pipe2(OFlag::O_CLOEXEC)?;
@@ -106,29 +106,30 @@ impl Outputs {
         Ok(TaskStreams::Pipes { out, err })
     }
 
-    /// The files the task named, and the sink of each.
+    /// Paths of the named outputs, and the index of each one's sink.
     pub(super) fn named(&self) -> &[(PathBuf, usize)] {
         &self.named
     }
 
-    /// Forks the process that opens and writes a file the task named.
+    /// Forks the process that opens and writes a named output.
     pub(super) fn open_named(&mut self, path: &Path, sink: usize, launch: &Launch) -> io::Result<()> {
         self.sinks[sink].file = SinkFile::Written(Writer::fork(path, launch)?);
         Ok(())
     }
 
-    /// The process that writes a sink.
+    /// The process that writes the sink of this index.
     pub(super) fn writer(&self, sink: usize) -> Option<&Child> {
         self.sinks[sink].writer().map(Writer::child)
     }
 
-    /// Takes in what a terminal printed.
+    /// Writes output of a terminal to the log and to standard output's file.
     pub(super) fn keep(&mut self, bytes: &[u8]) {
         let [out, _] = &mut self.streams;
         out.keep(&mut self.sinks, bytes);
     }
 
-    /// Whether a named output is written more slowly than the task writes: nothing more is read until it has caught up.
+    /// Whether the writer of a named output is behind. Nothing is read until it has caught up, which in turn blocks the task:
+    /// back-pressure instead of unbounded memory.
     pub(super) fn is_behind(&self) -> bool {
         self.behind().next().is_some()
     }
@@ -137,7 +138,7 @@ impl Outputs {
         self.sinks.iter().filter_map(Sink::writer).filter(|writer| writer.is_behind())
     }
 
-    /// What to wait for: the pipes still open, or room where a writer is behind.
+    /// Descriptors to poll: the open pipes, or those of writers that are behind.
     pub(super) fn poll_fds(&self) -> Vec<PollFd<'_>> {
         if self.is_behind() {
             return self.behind().map(|w| PollFd::new(w.pipe().as_fd(), PollFlags::POLLOUT)).collect();
@@ -149,7 +150,7 @@ impl Outputs {
         self.streams.iter().filter_map(|stream| stream.pipe.as_ref().map(AsFd::as_fd))
     }
 
-    /// Moves what there is to read, at most one chunk of each stream. `events` belong to what was waited for.
+    /// Moves at most one chunk of each stream. `events` are those of [`poll_fds`](Self::poll_fds).
     pub(super) fn pump(&mut self, events: &[PollFlags]) {
         if self.is_behind() {
             return self.sinks.iter_mut().for_each(Sink::catch_up);
@@ -161,13 +162,13 @@ impl Outputs {
                 buffer.resize(CHUNK, 0);
                 stream.pump(sinks, buffer);
             } else if event.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
-                // Empty, and nobody left to write.
+                // Empty, and every writing end is closed.
                 stream.pipe = None;
             }
         }
     }
 
-    /// Reads what is left once every process of the attempt is gone.
+    /// Reads the rest of the pipes once every process of the attempt is gone.
     pub(super) fn drain(&mut self) {
         let began = Instant::now();
         while self.pipes().next().is_some() && Instant::now().saturating_duration_since(began) < DRAIN {
@@ -183,7 +184,7 @@ impl Outputs {
         }
     }
 
-    /// Waits for writers that are behind; `false` if that takes too long.
+    /// Waits until no writer is behind; `false` if that takes too long.
     fn catch_up(&mut self, until: Instant) -> bool {
         loop {
             let Some(writer) = self.behind().next() else { return true };
@@ -196,30 +197,33 @@ impl Outputs {
         }
     }
 
-    /// Leaves the process alone that was to write a sink: it hangs, killed.
+    /// Gives up on the process that was to write a sink: it was killed and hangs in the kernel.
     pub(super) fn abandon(&mut self, sink: usize) {
         self.sinks[sink].file = SinkFile::Closed;
     }
 
-    /// Ends the processes that write named outputs, once everything is in the files or it takes too long; `false` if one
-    /// of them hangs and had to be left alone.
+    /// Finishes the writers of named outputs, once everything is in the files or it takes too long; `false` if one of them
+    /// hangs and had to be abandoned.
     pub(super) fn finish(&mut self) -> bool {
         let until = Instant::now() + FLUSH;
         let mut gone = true;
         for (path, sink) in std::mem::take(&mut self.named) {
             let written = self.sinks[sink].finish(until);
-            // Where nothing was sent, as where it could not even be opened, nothing is missing.
+            // Where nothing was sent, for instance because the file could not be opened, nothing is missing.
             if written != WriteOutcome::Complete && self.sinks[sink].room < self.sinks[sink].cap {
                 self.sinks[sink].truncated = true;
-                self.say(&format!("{} lacks some of the output: it could not be written", path.display()));
+                self.log_note(&format!(
+                    "{} lacks some of the output: it could not be written",
+                    path.display()
+                ));
             }
             gone &= written != WriteOutcome::Stuck;
         }
         gone
     }
 
-    /// Adds a word of ours to the log.
-    pub(super) fn say(&mut self, what: &str) {
+    /// Adds a line of warpyard's own to the log.
+    pub(super) fn log_note(&mut self, what: &str) {
         self.sinks[LOG_SINK].write(format!("warpyard: {what}\n").as_bytes());
     }
 
@@ -257,7 +261,7 @@ impl Stream {
     }
 }
 
-/// A file that keeps the head of what it is given.
+/// A file that keeps the first `cap` bytes written to it.
 #[derive(Debug)]
 struct Sink {
     file: SinkFile,
@@ -273,9 +277,9 @@ enum SinkFile {
         owner: Option<(u32, u32)>,
     },
     Open(File),
-    /// A file the task named.
+    /// A named output.
     Written(Writer),
-    /// Full, or the disk is: what comes is dropped, for a task must never wait for its log.
+    /// At its limit, or on a full disk: more output is dropped, because a task must never block on its log.
     Closed,
 }
 
@@ -284,7 +288,7 @@ impl Sink {
         Self { file, room: cap, cap, truncated: false }
     }
 
-    /// A file that is made at the first byte.
+    /// A file that is created at the first byte.
     fn lazy(path: PathBuf, cap: u64, owner: Option<&User>) -> Self {
         Self::new(SinkFile::Unmade { path, owner: owner.map(|user| (user.uid, user.gid)) }, cap)
     }
@@ -296,7 +300,7 @@ impl Sink {
         }
     }
 
-    /// Sends on what a writer had no room for.
+    /// Sends what a writer had no room for before.
     fn catch_up(&mut self) {
         if let SinkFile::Written(writer) = &mut self.file
             && writer.send(b"").is_err()
@@ -306,7 +310,7 @@ impl Sink {
         }
     }
 
-    /// Ends the writer, if there is one.
+    /// Finishes the writer, if there is one.
     fn finish(&mut self, until: Instant) -> WriteOutcome {
         match std::mem::replace(&mut self.file, SinkFile::Closed) {
             SinkFile::Written(writer) => writer.finish(until),
@@ -336,7 +340,7 @@ impl Sink {
         self.truncated |= kept.is_err();
         match &mut self.file {
             SinkFile::Written(writer) if kept.is_err() => writer.discard(),
-            // What it was sent is still to be written.
+            // It still has to write what it was sent.
             SinkFile::Written(_) => {}
             file if self.truncated => *file = SinkFile::Closed,
             _ => {}

@@ -1,5 +1,5 @@
-//! Processes as `/proc` tells of them: which one a pid means, who descends from whom, and signals that reach only
-//! the one that was meant.
+//! Processes by `/proc`: references that survive the reuse of pids, process trees, and signals that reach the intended
+//! process or none.
 #![expect(unsafe_code, reason = "pidfds have no safe wrapper in our dependencies")]
 
 use std::{
@@ -15,30 +15,30 @@ use serde::{Deserialize, Serialize};
 
 use super::clock;
 
-/// A pid and a moment at which the process was seen alive.
+/// A reference to a process: its pid and a moment at which it was alive.
 ///
-/// Pids are reused, but never while their process lives. So whatever process has this pid now is the one that was
-/// seen exactly if it began no later than it was seen.
+/// Pids are reused, but never while their process lives. So the process that has this pid now is the one that was referred to
+/// exactly if it started no later than that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessRef {
     /// The process id.
     pub pid: i32,
-    /// When it was seen, in microseconds since boot.
+    /// The moment, in microseconds since boot.
     pub seen_us: u64,
 }
 
 impl ProcessRef {
-    /// A process known to be alive now: oneself, or a child not yet waited for.
+    /// Refers to a process known to be alive now: this one, or a child not yet reaped.
     pub fn now(pid: i32) -> Self {
         Self { pid, seen_us: clock::boot_us() }
     }
 
-    /// Whether the process that was seen is still there and not a zombie.
+    /// Whether the process still exists and is no zombie.
     pub fn is_alive(self) -> bool {
         ProcessStat::read(self.pid).is_ok_and(|stat| stat.alive && stat.began_us <= self.seen_us)
     }
 
-    /// The process that was seen and all that descend from it; nobody if it is gone.
+    /// The pids of the process and its descendants; empty if it is gone.
     pub fn process_tree(self) -> Vec<i32> {
         if !self.is_alive() {
             return Vec::new();
@@ -47,7 +47,7 @@ impl ProcessRef {
         std::iter::once(self.pid).chain(below).collect()
     }
 
-    /// A pidfd of the process that was seen, readable once it has ended; none if it is gone.
+    /// A pidfd of the process, which becomes readable when it ends; none if it is gone.
     pub fn pidfd(self) -> io::Result<Option<OwnedFd>> {
         // SAFETY: the call takes two integers and returns a new descriptor or -1.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) };
@@ -56,11 +56,11 @@ impl ProcessRef {
         }
         // SAFETY: the descriptor was just made and belongs to nobody else.
         let held = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        // Looked at once it is held: from here on the number cannot come to mean another.
+        // Checked after opening: the pidfd pins the process, so the answer stays true.
         Ok(self.is_alive().then_some(held))
     }
 
-    /// Waits until the process that was seen is gone, however long that takes.
+    /// Waits until the process is gone, however long that takes.
     pub fn wait(self) -> io::Result<()> {
         let Some(held) = self.pidfd()? else { return Ok(()) };
         loop {
@@ -71,23 +71,23 @@ impl ProcessRef {
         }
     }
 
-    /// Sends a signal to the process that was seen, and to no other; `false` if it is gone.
+    /// Sends a signal to this process and no other; `false` if it is gone.
     pub fn signal(self, signal: i32) -> io::Result<bool> {
         signal_if(self.pid, signal, |stat| stat.began_us <= self.seen_us)
     }
 }
 
-/// What `/proc/<pid>/stat` says.
+/// Fields of `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProcessStat {
     pub(super) parent: i32,
     pub(super) session: i32,
     pub(super) began_us: u64,
-    /// Neither a zombie nor beyond.
+    /// Neither a zombie nor dead.
     pub(super) alive: bool,
     /// Stopped by a signal.
     pub(super) stopped: bool,
-    /// Asleep where no signal wakes it.
+    /// In uninterruptible sleep.
     pub(super) in_kernel: bool,
 }
 
@@ -98,7 +98,7 @@ impl ProcessStat {
     }
 
     fn parse(text: &[u8]) -> Option<Self> {
-        // The second field is the name in brackets, which may itself hold brackets and spaces.
+        // The second field is the name in parentheses, which may itself contain parentheses and spaces.
         let after_name = text.iter().rposition(|&b| b == b')')? + 1;
         let rest = std::str::from_utf8(&text[after_name..]).ok()?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -115,8 +115,8 @@ impl ProcessStat {
     }
 }
 
-/// Whether a process goes on when it is asked to end and only ends when its terminal is gone, as an interactive shell does:
-/// it ignores TERM, or has a way of its own with HUP.
+/// Whether a process ends on SIGHUP rather than SIGTERM, as an interactive shell does: it ignores SIGTERM, or handles
+/// SIGHUP.
 pub(super) fn ends_by_hanging_up(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let has = |field: &str, signal: i32| {
@@ -132,7 +132,7 @@ fn ticks_per_second() -> u64 {
     *TICKS.get_or_init(|| sysconf(SysconfVar::CLK_TCK).ok().flatten().map_or(100, |ticks| ticks as u64))
 }
 
-/// The id of this boot of the machine: pids mean nothing in another.
+/// The id of this boot of the machine; pids of another boot are meaningless.
 pub(crate) fn boot_id() -> &'static str {
     static BOOT: OnceLock<String> = OnceLock::new();
     BOOT.get_or_init(|| {
@@ -142,7 +142,8 @@ pub(crate) fn boot_id() -> &'static str {
     })
 }
 
-/// Sends `signal` to `pid` if, once it is held, `/proc` says it is the one that is meant; `false` if it is not.
+/// Sends `signal` to `pid` if `/proc` says that it is the intended process; `false` if not. A pidfd opened before the check
+/// pins the process, so that the pid cannot be reused between check and signal.
 pub(super) fn signal_if(pid: i32, signal: i32, meant: impl Fn(&ProcessStat) -> bool) -> io::Result<bool> {
     // SAFETY: the call takes two integers and returns a new descriptor or -1.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
@@ -175,15 +176,15 @@ fn gone_is_false(error: io::Error) -> io::Result<bool> {
     }
 }
 
-/// The processes that descend from `root`, parents before children, with their parents.
+/// The descendants of `root`, parents before children.
 pub(super) fn descendants(root: i32) -> Vec<Descendant> {
     Tree::below(root).list()
 }
 
-/// How often the processes of a task are walked through for one purpose.
+/// Maximum number of walks through a process tree for one operation.
 const WALKS: usize = 16;
 
-/// The processes of a task: all below its supervisor, but for those that work for the supervisor.
+/// The processes of a task: the supervisor's descendants, except for those that work for the supervisor.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     root: i32,
@@ -195,12 +196,12 @@ impl Tree {
         Self { root, excluded: Vec::new() }
     }
 
-    /// Leaves out a child of the supervisor's that is not the task's.
+    /// Excludes a child that works for the supervisor.
     pub(super) fn exclude(&mut self, pid: i32) {
         self.excluded.push(pid);
     }
 
-    /// All of them, parents before children, found in one walk.
+    /// Lists them in one walk, parents before children.
     pub(super) fn list(&self) -> Vec<Descendant> {
         let mut found = Vec::new();
         let mut queue = vec![self.root];
@@ -213,10 +214,10 @@ impl Tree {
         found
     }
 
-    /// Calls `reach` for each once, again until no new one appears or they multiply faster than they are reached.
+    /// Calls `reach` once for each, walking again until no new one appears, [`WALKS`] times at most.
     ///
-    /// A list of children taken while they come and go may miss some, so one walk is not enough; but a task that forks
-    /// without end must not keep its supervisor from all else.
+    /// A list of children read while they come and go may miss some, so one walk is not enough; but a fork bomb must not
+    /// keep its supervisor from everything else.
     pub(super) fn each(&self, mut reach: impl FnMut(Descendant)) -> usize {
         let mut reached = BTreeSet::new();
         for _ in 0..WALKS {
@@ -233,20 +234,20 @@ impl Tree {
         reached.len()
     }
 
-    /// Sends every one of them a signal.
+    /// Sends a signal to all of them.
     pub(super) fn signal(&self, signal: i32) {
         self.each(|process| {
             let _gone = self.signal_one(process, signal);
         });
     }
 
-    /// Sends one of them a signal, unless its pid has come to mean another process.
+    /// Sends a signal to one of them, unless its pid was reused.
     pub(super) fn signal_one(&self, process: Descendant, signal: i32) -> io::Result<bool> {
         process.signal(self.root, signal)
     }
 }
 
-/// One process below a supervisor.
+/// A descendant of a supervisor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Descendant {
     pub(super) pid: i32,
@@ -254,9 +255,9 @@ pub(super) struct Descendant {
 }
 
 impl Descendant {
-    /// Sends a signal unless the pid has come to mean a process that does not descend from `root`.
+    /// Sends a signal unless the pid was reused by a process that does not descend from `root`.
     pub(super) fn signal(self, root: i32, signal: i32) -> io::Result<bool> {
-        // An orphan of ours hangs below the root, for the root is a subreaper.
+        // An orphan is re-parented to the root, which is a subreaper.
         signal_if(self.pid, signal, |stat| stat.parent == self.parent || stat.parent == root)
     }
 }
@@ -267,7 +268,7 @@ fn children(parent: i32) -> Vec<i32> {
     for thread in threads.flatten() {
         match fs::read_to_string(thread.path().join("children")) {
             Ok(text) => pids.extend(text.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok())),
-            // Either the thread is gone or this kernel lists no children.
+            // Either the thread is gone, or this kernel is built without lists of children.
             Err(_) if !kernel_lists_children() => return children_by_scan(parent),
             Err(_) => {}
         }
@@ -287,7 +288,7 @@ fn children_by_scan(parent: i32) -> Vec<i32> {
         .collect()
 }
 
-/// Every process there is.
+/// The pids of all processes.
 pub(super) fn all_pids() -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()

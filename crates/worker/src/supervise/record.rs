@@ -1,4 +1,4 @@
-//! The records in an attempt directory: what they say, and how they are read and written.
+//! The records in an attempt directory, and how they are read and written.
 
 use std::{
     fs, io,
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::process::ProcessRef;
 
-/// Version of every record and message here. Fields may be added without raising it; a record with a larger one is
-/// refused, because its meaning may have changed.
+/// Version of every record and message. Fields may be added without raising it; a record of a larger version is refused,
+/// because its meaning may have changed.
 pub(super) const VERSION: u32 = 1;
 
 pub(super) const RUNNING: &str = "running";
@@ -37,12 +37,12 @@ pub enum RecordError {
         /// Where it goes wrong.
         source: serde_json::Error,
     },
-    /// The record is another log's, or another attempt's.
+    /// The record belongs to another event log or another attempt.
     #[error("the record in {} does not belong to log {log}", path.display())]
     Foreign {
         /// The attempt directory.
         path: PathBuf,
-        /// The log it should belong to.
+        /// The id of the log it should belong to.
         log: String,
     },
     /// A later version of warpyard wrote it.
@@ -56,12 +56,12 @@ pub enum RecordError {
 }
 
 impl RecordError {
-    /// Whether the record itself is damaged. Otherwise it merely could not be read, which says nothing about its attempt.
+    /// Whether the record is damaged. Otherwise it could not be read for now, which says nothing about its attempt.
     pub fn is_damage(&self) -> bool {
         match self {
             RecordError::Malformed { .. } | RecordError::Foreign { .. } => true,
             RecordError::Newer { .. } => false,
-            // A directory or a loop of links where a file should be.
+            // A directory or a loop of links in place of the file.
             RecordError::Io { source, .. } => {
                 matches!(source.raw_os_error(), Some(libc::EISDIR | libc::ELOOP | libc::ENOTDIR))
             }
@@ -69,23 +69,23 @@ impl RecordError {
     }
 }
 
-/// `running`: who supervises the attempt, and the task once it started.
+/// `running`: the attempt's supervisor and, once started, its task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunningRecord {
     /// Version of the record.
     pub v: u32,
     /// The attempt's key.
     pub key: String,
-    /// The id of the log the attempt belongs to, as its launch said.
+    /// The id of the event log the attempt belongs to, from its launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
-    /// The boot the pids belong to.
+    /// The boot id the pids belong to.
     pub boot: String,
     /// The supervisor. Its descendants are the attempt's processes.
     pub supervisor: ProcessRef,
-    /// The task's first process; `None` for the moment between taking the directory and starting it.
+    /// The task's first process; `None` between claiming the directory and starting it.
     ///
-    /// Kept as a second line of the file, which is appended once it is known.
+    /// The second line of the file, appended once it is known.
     #[serde(skip)]
     pub task: Option<TaskProcess>,
 }
@@ -97,58 +97,58 @@ pub struct TaskProcess {
     pub process: ProcessRef,
     /// When it started, in microseconds since 1970.
     pub started_at: u64,
-    /// The first cgroup it and all that comes of it are in, to be removed in the end.
+    /// The first cgroup of the attempt, to be removed in the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<PathBuf>,
-    /// The others.
+    /// Its other cgroups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more_groups: Vec<PathBuf>,
 }
 
-/// `state`: written when a freeze or thaw happened, never before the first one.
+/// `state`: whether the attempt is frozen. Absent until it is first frozen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateRecord {
     /// Version of the record.
     pub v: u32,
     /// The attempt's key.
     pub key: String,
-    /// What it is doing.
+    /// Its phase.
     pub phase: Phase,
-    /// Since when, in microseconds since 1970.
+    /// Start of the phase, in microseconds since 1970.
     pub since: u64,
-    /// The cgroup made for freezing, to be removed in the end.
+    /// The cgroup created for freezing, to be removed in the end.
     #[serde(default)]
     pub group: Option<PathBuf>,
 }
 
-/// What a live attempt is doing.
+/// Whether a live attempt runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
     /// It runs.
     Running,
-    /// Asked to freeze; some thread of it may still run.
+    /// It is being frozen; some thread may still run.
     Freezing,
-    /// No thread of it runs.
+    /// It is frozen: no thread runs.
     Frozen,
 }
 
-/// `want`: what the worker wants of the attempt.
+/// `want`: the desired state of the attempt, written by the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "want")]
 pub enum DesiredRecord {
-    /// Run, and go on if frozen.
+    /// It should run; a frozen one is thawed.
     Run,
-    /// Stop in place, keeping memory.
+    /// It should be frozen, keeping its memory.
     Freeze,
-    /// End: TERM now, KILL after the grace. Repeated with less grace it ends sooner; there is no way back.
+    /// It should end: SIGTERM now, SIGKILL after the grace period. A shorter one written later counts; there is no way back.
     Stop {
-        /// From TERM to KILL.
+        /// Time from SIGTERM to SIGKILL.
         grace_ms: u64,
     },
 }
 
-/// `exit`: how it ended. Written when no process of the attempt is left.
+/// `exit`: how the attempt ended. Written when no process of it is left.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitRecord {
     /// Version of the record.
@@ -157,17 +157,17 @@ pub struct ExitRecord {
     pub key: String,
     /// Why it ended.
     pub cause: ExitCause,
-    /// How the first process ended; `None` if it never started.
+    /// How its first process ended; `None` if that never started.
     pub status: Option<Status>,
     /// When it started, in microseconds since 1970.
     pub started_at: u64,
-    /// When its last process was gone, in microseconds since 1970.
+    /// When its last process had exited, in microseconds since 1970.
     pub ended_at: u64,
-    /// Time spent running, without the time it was frozen.
+    /// Running time, without the time it was frozen.
     pub running_us: u64,
-    /// What its processes used.
+    /// Resource usage of its processes.
     pub usage: Usage,
-    /// What they wrote.
+    /// Summary of its output.
     pub output: Output,
 }
 
@@ -175,30 +175,30 @@ pub struct ExitRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExitCause {
-    /// By itself.
+    /// It exited by itself.
     Exited,
-    /// Its running time was over the timeout.
+    /// Its running time reached the timeout.
     TimedOut,
-    /// It had more processes than it may, and nothing but looking kept it from more.
+    /// It had more processes than allowed, where no cgroup limits their number.
     Crowded {
-        /// How many were seen.
+        /// The number that was counted.
         processes: u64,
     },
-    /// The kernel killed a process of it because it needed more main memory than its limit.
+    /// The kernel killed a process of it because the memory limit was reached.
     OutOfMemory {
         /// The limit.
         limit_bytes: u64,
     },
-    /// Nothing was typed or printed in its terminal for as long as that may be.
+    /// Nothing was typed or printed in its terminal for longer than the idle limit.
     Idle {
-        /// How long that is.
+        /// The idle limit.
         limit_ms: u64,
     },
-    /// The worker wanted it stopped. Without a status it was stopped before it started.
+    /// The worker asked for its end. Without a status it had not started.
     Stopped,
     /// The program could not be started.
     FailedToStart {
-        /// What was tried and what the system said.
+        /// What failed, and the system's error.
         message: String,
     },
 }
@@ -213,27 +213,27 @@ pub enum Status {
     Signal(i32),
 }
 
-/// What the processes of an attempt used, as far as they were waited for by each other or by the supervisor.
+/// Resource usage of an attempt's processes, as far as they were reaped by each other or by the supervisor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// The largest resident size of any single process.
+    /// Peak resident set size of any single process.
     pub peak_rss_bytes: u64,
     /// User and system time of all of them.
     pub cpu_us: u64,
 }
 
-/// What a task wrote. Counts are of what it wrote; the flags say that a file holds only the head of it.
+/// Summary of a task's output. Counts are of what it wrote; a flag says that the file has only the beginning of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Output {
     /// Bytes written to standard output.
     pub out_bytes: u64,
     /// Bytes written to standard error.
     pub err_bytes: u64,
-    /// The file of standard output is cut short.
+    /// The file of standard output is truncated.
     pub out_truncated: bool,
-    /// The file of standard error is cut short.
+    /// The file of standard error is truncated.
     pub err_truncated: bool,
-    /// The interleaved log is cut short.
+    /// The interleaved log is truncated.
     pub log_truncated: bool,
 }
 
@@ -249,7 +249,7 @@ impl RunningRecord {
         let Some(text) = read_bytes(path)? else { return Ok(None) };
         let mut lines = text.split_inclusive(|&b| b == b'\n');
         let mut running: Self = parse(path, lines.next().unwrap_or_default())?;
-        // A second line without its end is still being written.
+        // A second line without its newline is still being written.
         if let Some(line) = lines.next().filter(|line| line.ends_with(b"\n")) {
             running.task = Some(parse_as_is(path, line)?);
         }
@@ -268,20 +268,20 @@ impl DesiredRecord {
     }
 }
 
-/// Reads one record; `None` where there is none.
+/// Reads a record; `None` if there is none.
 pub(super) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, RecordError> {
     let Some(text) = read_bytes(path)? else { return Ok(None) };
     parse(path, &text).map(Some)
 }
 
-/// Writes a file under another name and renames it, so that nobody finds half of it, whoever is killed meanwhile.
+/// Writes a file under another name and renames it, so that no reader finds half of it, even if the writer is killed.
 pub fn write_atomically(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = temporary_name(path);
     fs::write(&temporary, text)?;
     fs::rename(&temporary, path)
 }
 
-/// Writes a record, at once. Not synced: see the module's page.
+/// Writes a record atomically. Not synced, for the reason given in the module's documentation.
 pub(super) fn write_record(path: &Path, record: &impl Serialize) -> Result<(), RecordError> {
     let written = serde_json::to_vec(record).map_err(io::Error::from).and_then(|mut text| {
         text.push(b'\n');
@@ -290,7 +290,7 @@ pub(super) fn write_record(path: &Path, record: &impl Serialize) -> Result<(), R
     written.map_err(|source| RecordError::Io { path: path.into(), source })
 }
 
-/// A name beside `path` no other process uses.
+/// A name beside `path` that no other process uses.
 pub(super) fn temporary_name(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}", std::process::id()))
@@ -309,7 +309,7 @@ fn parse<T: DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T, RecordError
     struct Version {
         v: u32,
     }
-    // Asked first, because a newer record need not even look like ours.
+    // Checked first, because a newer record need not have the same fields.
     let Version { v: found } = parse_as_is(path, text)?;
     if found > VERSION {
         return Err(RecordError::Newer { path: path.into(), found });

@@ -1,5 +1,5 @@
-//! Setting a task up, in stages: its snapshot is unpacked, the outputs it named are opened, and it is started. Each stage
-//! is a child, so that the supervisor can time out, freeze or kill it.
+//! The stages of a task's set-up: unpacking its snapshot, opening named outputs, starting the program. Each stage is a child
+//! process, so that the supervisor can time it out, freeze or kill it.
 
 use std::{collections::VecDeque, io, path::PathBuf, time::Duration};
 
@@ -11,30 +11,30 @@ use super::{
     output::Outputs,
 };
 
-/// How long a killed child may take to go away. One that takes longer hangs in the kernel, for a file system that does not
-/// answer; with the signal pending it never runs another instruction, so it need not be waited for.
+/// How long a killed child may take to exit. One that takes longer hangs in the kernel, in a call to a file system that does
+/// not answer. With SIGKILL pending it never executes another instruction, so it need not be waited for.
 pub(super) const ABANDON: Duration = Duration::from_secs(2);
 
 /// One step of the set-up.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// The snapshot becomes the directory the task runs in.
+    /// Unpacks the snapshot into the directory the task runs in.
     Unpack(Unpack),
-    /// A named output is opened; for which sink.
+    /// Opens a named output, for the sink of this index.
     Output(PathBuf, usize),
-    /// The child becomes the program.
+    /// Becomes the program.
     Task,
 }
 
 impl Stage {
-    /// Everything there is to do for a launch, in order.
+    /// The stages of a launch, in order.
     pub(super) fn all(launch: &Launch, outputs: &Outputs) -> VecDeque<Stage> {
         let unpack = launch.unpack.clone().map(Stage::Unpack);
         let named = outputs.named().iter().map(|(path, sink)| Stage::Output(path.clone(), *sink));
         unpack.into_iter().chain(named).chain([Stage::Task]).collect()
     }
 
-    /// The stage in the middle of which a task was ended, for its log.
+    /// The stage as the end of a sentence in the task's log.
     pub(super) fn describe(&self) -> String {
         match self {
             Stage::Unpack(_) => "while its snapshot was unpacked".into(),
@@ -44,7 +44,7 @@ impl Stage {
     }
 }
 
-/// Forks a child that makes the directory a task runs in of a snapshot, and gives it to the task's user.
+/// Forks a child that unpacks a snapshot and gives the directory to the task's user.
 pub(super) fn unpack(unpack: &Unpack, user: Option<&User>) -> io::Result<Child> {
     Child::fork(ForkOptions::default(), |line, _| {
         put_back(unpack, user).map_err(String::into_bytes)?;

@@ -1,6 +1,6 @@
-//! The spawner: a fresh, single-threaded process that forks a supervisor for each launch, and the worker's hold on
-//! it. A worker has threads and so must not fork by itself; the spawner has none, and is so small that forking it
-//! costs little.
+//! The spawner: a small, single-threaded process that forks a supervisor for each launch, and the worker's handle to it. A
+//! worker has threads, so a child it forks could hardly do anything safely; the spawner has one thread and little memory,
+//! which makes forking it safe and cheap.
 #![expect(unsafe_code, reason = "a process is set up and forks")]
 
 use std::{
@@ -31,15 +31,15 @@ pub enum LaunchError {
         /// What the system said.
         source: io::Error,
     },
-    /// The attempt's directory could not be made.
+    /// The attempt directory could not be created.
     #[error("cannot make {}", path.display())]
     Directory {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// What the system said.
         source: io::Error,
     },
-    /// The message could not be sent, even to a fresh spawner.
+    /// The launch could not be sent, even to a new spawner.
     #[error("cannot send a launch to the spawner")]
     Send(#[source] io::Error),
 }
@@ -49,12 +49,12 @@ pub enum LaunchError {
 pub enum Delivery {
     /// To the spawner that was there.
     Sent,
-    /// The spawner had died and there is a new one. Earlier launches whose directory has no
+    /// To a new spawner, because the old one had died. Earlier launches whose directory has no
     /// [`RunningRecord`](super::RunningRecord) yet may be lost and should be launched again, which is safe.
     SentToNewSpawner,
 }
 
-/// A worker's spawner process, started again whenever it is found dead.
+/// The worker's handle to its spawner process, which is restarted whenever it is found dead.
 #[derive(Debug)]
 pub struct Spawner {
     program: PathBuf,
@@ -71,7 +71,7 @@ struct Process {
 }
 
 impl Spawner {
-    /// Starts `program args...`, which is to call [`spawner_main`].
+    /// Starts `program args...`, which must call [`spawner_main`].
     pub fn start<A: Into<String>>(
         program: impl Into<PathBuf>,
         args: impl IntoIterator<Item = A>,
@@ -82,7 +82,7 @@ impl Spawner {
         Ok(Self { program, args, process, confined_by: None })
     }
 
-    /// Makes the attempt's directory and hands a launch to the spawner. That the attempt runs is seen in the directory.
+    /// Creates the attempt directory and sends a launch to the spawner. Whether the attempt runs is seen in the directory.
     pub fn launch(&mut self, launch: &Launch) -> Result<Delivery, LaunchError> {
         let unmade = |source| LaunchError::Directory { path: launch.dir.clone(), source };
         std::fs::create_dir_all(&launch.dir).map_err(unmade)?;
@@ -104,13 +104,13 @@ impl Spawner {
         !matches!(self.process.child.try_wait(), Ok(None))
     }
 
-    /// Puts a new spawner in the place of this one. Attempts that run go on.
+    /// Replaces the spawner by a new one. Running attempts are unaffected.
     pub fn restart(&mut self) -> Result<(), LaunchError> {
         self.process = Process::start(&self.program, &self.args)?;
         self.join().map_err(|source| LaunchError::Start { program: self.program.clone(), source })
     }
 
-    /// Moves the spawner, and any that takes its place, into a cgroup. Supervisors it forked before stay where they are.
+    /// Moves the spawner, and any later one, into a cgroup. Supervisors it has already forked stay where they are.
     pub fn confine(&mut self, cgroup: &Path) -> io::Result<()> {
         self.confined_by = Some(cgroup.join("cgroup.procs"));
         self.join().inspect_err(|_| self.confined_by = None)
@@ -121,7 +121,7 @@ impl Spawner {
     }
 }
 
-/// The socket to the spawner: it becomes readable, at its end, when the spawner dies.
+/// The socket to the spawner, which becomes readable (end of file) when the spawner dies.
 impl AsFd for Spawner {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.process.stream.as_fd()
@@ -146,15 +146,15 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // At the end of its stream it finishes what it was given and leaves.
+        // At the end of its stream the spawner handles what it has read and exits.
         let _already_closed = self.stream.shutdown(std::net::Shutdown::Write);
         let _already_gone = self.child.wait();
     }
 }
 
-/// The whole life of a spawner process: reads launches from `socket` until it ends, and forks a supervisor for each.
+/// The main function of the spawner process: reads launches from `socket` until its end and forks a supervisor for each.
 ///
-/// To be called first thing in `main`, before any thread exists, with standard input as the socket.
+/// Must be called first thing in `main`, before any thread exists, with standard input as the socket.
 pub fn spawner_main(socket: OwnedFd) -> ! {
     let status = match spawn_all(socket) {
         Ok(()) => 0,
@@ -165,7 +165,7 @@ pub fn spawner_main(socket: OwnedFd) -> ! {
 
 fn spawn_all(socket: OwnedFd) -> io::Result<()> {
     let socket = alone(socket)?;
-    // Read now, once, instead of in each supervisor.
+    // Read once here, so that supervisors inherit the cached values.
     super::process::boot_id();
     super::clock::boot_us();
     let notifier = Notifier::new()?;
@@ -178,11 +178,11 @@ fn spawn_all(socket: OwnedFd) -> io::Result<()> {
         // SAFETY: this process has one thread, so the child may do anything it could.
         match unsafe { libc::fork() } {
             0 => {
-                // Closes our copies. Launches still in the buffer are the spawner's.
+                // Closes this process's copies. Launches still in the buffer are the spawner's to handle.
                 drop((stream, pool));
                 supervise(frame, slot, &notifier)
             }
-            // No more processes: the launch is lost, its directory stays empty and the worker sees that.
+            // On failure the launch is lost; the worker sees that its directory stays unclaimed.
             -1.. => {}
             ..-1 => unreachable!("fork returns a pid, 0 or -1"),
         }
@@ -190,7 +190,7 @@ fn spawn_all(socket: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The whole life of a supervisor process: one attempt after another, as long as they follow closely.
+/// The main function of a supervisor process: one attempt after another, for as long as launches follow closely.
 fn supervise(first: Vec<u8>, mut slot: IdleSlot, notifier: &Notifier) -> ! {
     let mut next = supervisor::become_supervisor().ok().map(|()| first);
     while let Some(launch) = next.and_then(|frame| Launch::parse(&frame).ok()) {
@@ -199,13 +199,13 @@ fn supervise(first: Vec<u8>, mut slot: IdleSlot, notifier: &Notifier) -> ! {
             Reuse::Forbidden => None,
         };
     }
-    // SAFETY: ends this process; nothing is left to flush, and handlers of the parent's must not run.
+    // SAFETY: ends this process; nothing is left to flush, and exit handlers of the spawner's must not run.
     unsafe { libc::_exit(0) }
 }
 
-/// Cuts this process off from the worker's terminal, signals and files; returns the socket, moved out of the way.
+/// Detaches this process from the worker's terminal, signals and open files; returns the socket under its new number.
 ///
-/// Every signal is blocked rather than ignored: what is ignored stays so in the programs it starts.
+/// Signals are blocked rather than ignored: an ignored signal stays ignored across `exec`, in every task.
 fn alone(socket: OwnedFd) -> io::Result<OwnedFd> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?.into_raw_fd();
     let socket = socket.into_raw_fd();
@@ -221,14 +221,14 @@ fn alone(socket: OwnedFd) -> io::Result<OwnedFd> {
         OwnedFd::from_raw_fd(3)
     };
     nix::sys::signal::SigSet::all().thread_block()?;
-    // What `nohup`, say, had ignored, or Rust's runtime.
+    // Resets what `nohup` or Rust's runtime had set to be ignored.
     for signal in 1..=libc::SIGRTMAX() {
         // SAFETY: sets the default; for signals that have no other it fails and changes nothing.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
-    // SAFETY: ignoring it has the kernel reap the supervisors. Each sets its own way again.
+    // SAFETY: an ignored SIGCHLD makes the kernel reap the supervisors. Each of them installs its own handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
-    // A session of its own, unless it leads a group already.
+    // Fails only for a process group leader.
     let _leads_already = nix::unistd::setsid();
     std::env::set_current_dir("/")?;
     Ok(socket)

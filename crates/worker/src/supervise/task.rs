@@ -1,5 +1,5 @@
-//! Starting the task: a forked child that becomes the user and then the program. Everything it needs is prepared before
-//! the fork, for it must allocate nothing once the user's limits hold.
+//! Start of the task: a forked child that becomes the user and then the program. Everything it needs is prepared before the
+//! fork, because it must not allocate once the user's resource limits are in force.
 #![expect(unsafe_code, reason = "a process is set up between fork and exec")]
 
 use std::{
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::accounts::limit_name;
 
-/// Forks the child that becomes the task. It has become it when its socket closes without a failure.
+/// Forks the child that becomes the task; it has done so when its socket closes without a failure.
 ///
-/// The task is the leader of its own session, has an empty signal mask, nothing open but its three streams (everything of
-/// the supervisor's closes on exec) and dies with its supervisor should that be killed.
+/// The task leads a session of its own, has an empty signal mask and nothing open but its three streams (the supervisor's
+/// descriptors are close-on-exec), and dies with its supervisor should that be killed.
 pub(super) fn start(launch: &Launch, ends: &TaskStreams, cgroup: &AttemptCgroup) -> io::Result<Child> {
     let cgroups = cgroup.fds()?;
     let program = ExecProgram::of(launch)?;
@@ -33,7 +33,7 @@ pub(super) fn start(launch: &Launch, ends: &TaskStreams, cgroup: &AttemptCgroup)
     })
 }
 
-/// A program in the form the kernel takes it, and what holds for its process.
+/// A program as C strings, and the attributes of its process.
 struct ExecProgram<'a> {
     candidates: Vec<CString>,
     argv: Vec<CString>,
@@ -69,12 +69,12 @@ impl<'a> ExecProgram<'a> {
     }
 }
 
-/// The arrays of pointers `execve` takes, each ended by a null. They point into a [`ExecProgram`].
+/// The null-terminated pointer arrays `execve` takes. They point into an [`ExecProgram`].
 struct ExecArrays {
     candidates: Vec<*const libc::c_char>,
     argv: Vec<*const libc::c_char>,
     env: Vec<*const libc::c_char>,
-    /// The arguments with which a shell runs a script that names no interpreter; the script itself is filled in.
+    /// The arguments with which a shell runs a script without an interpreter line; the script's path is filled in later.
     shell: Vec<*const libc::c_char>,
 }
 
@@ -88,7 +88,7 @@ impl ExecArrays {
 
 const SHELL: &std::ffi::CStr = c"/bin/sh";
 
-/// Where a program may be, in the order it is looked for.
+/// The paths at which a program may be, in the order of `PATH`.
 fn candidates(name: &str, path: Option<&str>) -> io::Result<Vec<CString>> {
     if name.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the program's name is empty"));
@@ -111,14 +111,14 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|s| s.as_ptr()).chain([ptr::null()]).collect()
 }
 
-/// What went wrong in the child, and the system's error number.
+/// The step at which the child failed, and the error number.
 #[derive(Clone, Copy)]
 struct SetupFailure {
     step: SetupStep,
     errno: i32,
 }
 
-/// Where in its set-up the child failed.
+/// A step between fork and exec.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum SetupStep {
@@ -130,7 +130,7 @@ enum SetupStep {
     Identity,
     Workdir,
     Exec,
-    /// The program is there, but not what runs it.
+    /// The program exists, but not its interpreter or loader.
     Interpreter,
 }
 
@@ -159,7 +159,7 @@ impl SetupFailure {
     }
 }
 
-/// The failure a child reported, for people.
+/// The failure a child reported, as a message for people.
 pub(super) fn explain(reason: &[u8], launch: &Launch) -> String {
     let Some(SetupFailure { step, errno }) = SetupFailure::decode(reason) else {
         return "the task's process could not be set up".into();
@@ -173,7 +173,7 @@ pub(super) fn explain(reason: &[u8], launch: &Launch) -> String {
         SetupStep::Session => "cannot make a session".to_owned(),
         SetupStep::Streams => "cannot connect the output".to_owned(),
         SetupStep::Limits => "cannot set the user's limits".to_owned(),
-        SetupStep::Cgroup => "cannot enter its group of processes".to_owned(),
+        SetupStep::Cgroup => "cannot enter its cgroup".to_owned(),
         SetupStep::Groups => "cannot set the user's groups".to_owned(),
         SetupStep::Identity => "cannot become the user".to_owned(),
         SetupStep::Workdir => format!("cannot enter its working directory {}", launch.workdir.display()),
@@ -181,7 +181,7 @@ pub(super) fn explain(reason: &[u8], launch: &Launch) -> String {
     format!("{what}: {error}")
 }
 
-/// Why a program cannot be run, as a shell would say it.
+/// Why a program cannot be executed, in the words of a shell.
 fn cannot_run(launch: &Launch, step: SetupStep, error: &io::Error) -> String {
     let program = launch.argv.first().map_or("", String::as_str);
     match error.raw_os_error() {
@@ -236,11 +236,11 @@ unsafe fn become_program(
             return failed(SetupStep::Streams);
         }
     }
-    // Before the change of identity, for the cgroups are not the user's.
+    // Before the change of identity, because the cgroups do not belong to the user.
     if !cgroups.join(inside) {
         return failed(SetupStep::Cgroup);
     }
-    // Before the change of identity, for a user may not raise what the worker has lower.
+    // Before the change of identity, because a user may not raise a limit above the worker's.
     for &limit in program.limits {
         if let Err(failed) = set_limit(limit, line) {
             return failed;
@@ -256,7 +256,7 @@ unsafe fn become_program(
         if let Some(umask) = program.umask {
             libc::umask(umask);
         }
-        // After the change of identity, so that the user's rights decide.
+        // After the change of identity, so that the user's permissions apply.
         if libc::chdir(program.workdir.as_ptr()) < 0 {
             return failed(SetupStep::Workdir);
         }
@@ -267,8 +267,8 @@ unsafe fn become_program(
     }
 }
 
-/// Sets a resource limit, soft and hard. One that this process may not set is clamped to the hard limit it has itself, as
-/// where the caller's is higher than the server's and the server may not raise its own.
+/// Sets a resource limit, soft and hard. A limit above this process's own hard limit is clamped to it where the process may
+/// not raise that, as when the submitter's is higher than that of an unprivileged server.
 fn set_limit((resource, soft, hard): (u32, u64, u64), line: &ReportSocket) -> Result<(), SetupFailure> {
     let prlimit = |new: *const libc::rlimit, old: *mut libc::rlimit| {
         // SAFETY: both are null or point to a structure that outlives the call; 0 is this process.
@@ -288,7 +288,7 @@ fn set_limit((resource, soft, hard): (u32, u64, u64), line: &ReportSocket) -> Re
     if prlimit(&raw const clamped, ptr::null_mut()) < 0 {
         return Err(refused);
     }
-    // Into a buffer of its own, for nothing may be allocated here.
+    // Formatted on the stack, because nothing may be allocated here.
     let mut text = [0; 160];
     let mut rest = &mut text[..];
     let name = limit_name(resource);
@@ -299,7 +299,7 @@ fn set_limit((resource, soft, hard): (u32, u64, u64), line: &ReportSocket) -> Re
     Ok(())
 }
 
-/// Runs the first candidate there is, as `execvp` would: one that may not be run is passed over, but remembered.
+/// Executes the first candidate that exists, as `execvp` does: one without permission is skipped, but decides the error.
 ///
 /// # Safety
 /// As for [`become_program`].
@@ -309,14 +309,14 @@ unsafe fn exec_first(arrays: &mut ExecArrays) -> SetupFailure {
         // SAFETY: the strings and the arrays, each ended by a null, are kept alive by the caller.
         unsafe { libc::execve(path, arrays.argv.as_ptr(), arrays.env.as_ptr()) };
         match errno() {
-            // The kernel says of a script whose interpreter is missing that it is missing itself.
+            // The kernel reports ENOENT also for a script whose interpreter does not exist.
             // SAFETY: as above.
             libc::ENOENT if unsafe { libc::access(path, libc::F_OK) } == 0 => {
                 return SetupFailure { step: SetupStep::Interpreter, errno: libc::ENOENT };
             }
             libc::ENOENT | libc::ENOTDIR => {}
             libc::EACCES => worst.errno = libc::EACCES,
-            // A script without its first line, which a shell would run itself.
+            // A script without an interpreter line, which a shell would run itself.
             libc::ENOEXEC => {
                 arrays.shell[1] = path;
                 // SAFETY: as above.

@@ -1,6 +1,6 @@
-//! Outputs a task named itself: for each file a process that has become the task's user opens it, and writes what the
-//! supervisor sends through a pipe. The user's rights, quotas and limits hold for it as for any process of theirs, and a
-//! file system that hangs holds up nobody else.
+//! Writers of named outputs: for each file, a process that has become the task's user opens it and writes what the supervisor
+//! sends through a pipe. The user's permissions, quotas and limits apply to it, and a file system that hangs blocks nothing
+//! else.
 
 use std::{
     fs::{File, OpenOptions},
@@ -33,7 +33,7 @@ use super::{
     launch::Launch,
 };
 
-/// File systems whose files are the kernel's controls, which take effect with whatever is written to them.
+/// File systems whose files are kernel controls: writing to them has effects beyond storing bytes.
 const CONTROL_FILE_SYSTEMS: [FsType; 9] = [
     PROC_SUPER_MAGIC,
     SYSFS_MAGIC,
@@ -46,28 +46,28 @@ const CONTROL_FILE_SYSTEMS: [FsType; 9] = [
     BPF_FS_MAGIC,
 ];
 
-/// The supervisor's hold on the process that writes one file.
+/// The supervisor's handle to the process that writes one file.
 #[derive(Debug)]
 pub(super) struct Writer {
     child: Child,
     pipe: File,
-    /// What the pipe had no room for.
+    /// Bytes the pipe had no room for.
     pending: Vec<u8>,
 }
 
-/// How a writer ended.
+/// Outcome of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriteOutcome {
     /// Everything is in the file.
     Complete,
     /// Something is missing.
     Partial,
-    /// Something is missing, and the process could not be waited for: it hangs in the kernel, killed.
+    /// Something is missing, and the process was killed but hangs in the kernel.
     Stuck,
 }
 
 impl Writer {
-    /// Forks a process that opens `path`. It is ready once it says so.
+    /// Forks a process that opens `path` and then reports that it is ready.
     pub(super) fn fork(path: &Path, launch: &Launch) -> io::Result<Writer> {
         let (from, to) = pipe2(OFlag::O_CLOEXEC)?;
         let from = File::from(from);
@@ -87,12 +87,12 @@ impl Writer {
         &self.pipe
     }
 
-    /// Whether the process is behind: nothing more should be sent until it has caught up.
+    /// Whether bytes are pending: nothing more should be sent until they are written.
     pub(super) fn is_behind(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Sends on, without waiting.
+    /// Sends bytes without blocking.
     pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.pending.extend_from_slice(bytes);
         while !self.pending.is_empty() {
@@ -106,12 +106,12 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends nothing more of what is pending: the process does not take it.
+    /// Discards the pending bytes: the process does not accept them.
     pub(super) fn discard(&mut self) {
         self.pending.clear();
     }
 
-    /// Ends the process: when everything is written, or when it is too late.
+    /// Waits until everything is written, or kills the process at `until`.
     pub(super) fn finish(mut self, until: Instant) -> WriteOutcome {
         while self.is_behind() && Instant::now() < until {
             let left = until.saturating_duration_since(Instant::now());
@@ -128,7 +128,7 @@ impl Writer {
             Some(_) => WriteOutcome::Partial,
             None => {
                 let _gone = kill(Pid::from_raw(child.pid), Signal::SIGKILL);
-                // Dead at once, unless the kernel waits for a file system that does not answer.
+                // It dies at once unless it hangs in a call to a file system that does not answer.
                 match child.message_by(Instant::now() + super::setup::ABANDON) {
                     Some(Message::Closed) => WriteOutcome::Partial,
                     _ => return WriteOutcome::Stuck,
@@ -140,7 +140,7 @@ impl Writer {
     }
 }
 
-/// The life of the process.
+/// The main function of the writer process.
 fn write_all(path: &Path, launch: &Launch, mut from: &File, line: &ReportSocket) -> io::Result<()> {
     let _only_for_people = prctl::set_name(c"wy-output");
     if let Some(user) = &launch.user {
@@ -160,16 +160,16 @@ fn write_all(path: &Path, launch: &Launch, mut from: &File, line: &ReportSocket)
             length => file.write_all(&buffer[..length])?,
         }
     }
-    // Closed before the word that all is well: that may write what was only cached.
+    // Closed before success is reported, because closing may still write cached data and fail.
     drop(file);
     line.ready();
     Ok(())
 }
 
-/// Opens a file the task named, if it is a regular file, a FIFO or a terminal of the user's. A regular file is emptied:
-/// an old file must not pass for this task's output.
+/// Opens a named output if it is a regular file, a FIFO or a terminal of the user's. A regular file is truncated: old content
+/// must not pass for this task's output.
 fn open(path: &Path, launch: &Launch) -> io::Result<File> {
-    // Not blocking: a FIFO nobody reads is an error.
+    // Non-blocking, so that a FIFO without a reader is an error instead of a hang.
     let flags = libc::O_APPEND | libc::O_NONBLOCK | libc::O_NOCTTY;
     let file = OpenOptions::new().write(true).create(true).truncate(false).custom_flags(flags).open(path)?;
     let refused = |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, why.to_owned()));
@@ -178,7 +178,7 @@ fn open(path: &Path, launch: &Launch) -> io::Result<File> {
     }
     let found = file.metadata()?;
     let kind = found.file_type();
-    // What is written there is gone, whoever it belongs to.
+    // /dev/null discards everything, so its owner does not matter.
     let null = kind.is_char_device() && found.rdev() == libc::makedev(1, 3);
     if null {
         return Ok(file);

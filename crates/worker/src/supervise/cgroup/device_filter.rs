@@ -1,5 +1,5 @@
-//! The device controller of the unified hierarchy: an eBPF program attached to a cgroup, which the kernel asks before any
-//! process inside opens or makes a device node. Ours is a list of denied devices; everything else stays as it was.
+//! The device filter of the unified hierarchy: an eBPF program attached to a cgroup, which the kernel runs before any process
+//! inside opens or creates a device node. Ours denies a list of devices and allows all others.
 #![expect(unsafe_code, reason = "the bpf system call has no wrapper in our dependencies")]
 
 use std::{
@@ -90,10 +90,10 @@ const PROG_LOAD: i32 = 5;
 const PROG_ATTACH: i32 = 8;
 const PROG_TYPE_CGROUP_DEVICE: u32 = 15;
 const CGROUP_DEVICE: u32 = 6;
-/// Beside programs that are there, and those of the cgroups above: all must allow.
+/// In addition to programs already attached, here or to ancestors: all must allow the access.
 const ALLOW_MULTI: u32 = 2;
 
-/// Denies processes in a cgroup these devices.
+/// Denies these devices to the processes in a cgroup.
 pub(super) fn attach(cgroup: &Path, denied: &[DeviceNode]) -> io::Result<()> {
     let code = program(denied);
     let licence = c"MIT";

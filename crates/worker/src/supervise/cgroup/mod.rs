@@ -1,6 +1,6 @@
-//! Cgroups: where a worker can make them, and those that contain one attempt. They cap processes, main memory, CPU time and
-//! access to device nodes, and kill all of an attempt at once. In the unified hierarchy (v2) an attempt has one cgroup with
-//! several controllers, in the v1 hierarchies one for each. How processes are frozen is in `freeze`.
+//! Cgroups: where a worker can create them, and those that contain one attempt. They limit processes, main memory, CPU time
+//! and access to device nodes, and kill all processes of an attempt at once. In the unified hierarchy (v2) an attempt has one
+//! cgroup with several controllers, in the v1 hierarchies one for each. Freezing is in `freeze`.
 
 mod device_filter;
 mod parent;
@@ -24,22 +24,22 @@ use super::{clock, process::ProcessRef};
 
 /// The period over which CPU time is limited.
 const CPU_PERIOD_US: u64 = 100_000;
-/// The least quota the kernel accepts.
+/// The smallest quota the kernel accepts.
 const LEAST_CPU_QUOTA_US: u64 = 1_000;
 
-/// Between two rounds of killing what is inside.
+/// Interval between two rounds of killing a cgroup's processes.
 const KILLING: Duration = Duration::from_millis(5);
 
-/// A limit, and the cgroup below which the attempt's own is made to enforce it.
+/// A limit, and the cgroup below which the attempt's own is created to enforce it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupLimit {
-    /// Where.
+    /// The parent of the attempt's cgroup.
     pub parent: CgroupParent,
-    /// What is limited.
+    /// The limit.
     pub limit: Limit,
 }
 
-/// What a cgroup limits.
+/// A limit that a cgroup enforces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Limit {
@@ -54,7 +54,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Whether the attempt runs without the limit where no cgroup can be made after all. Processes are counted then.
+    /// Whether the attempt runs even if no cgroup enforces the limit: processes are counted then.
     fn is_optional(&self) -> bool {
         matches!(self, Limit::Processes(_))
     }
@@ -92,7 +92,7 @@ struct CgroupDir {
 }
 
 impl AttemptCgroup {
-    /// Makes the cgroups that enforce `limits`, one in each hierarchy that is needed.
+    /// Creates the cgroups that enforce `limits`, one in each hierarchy that is needed.
     pub(crate) fn make(limits: &[CgroupLimit], name: &str) -> io::Result<Self> {
         let mut made = Self::default();
         for CgroupLimit { parent, limit } in limits {
@@ -124,7 +124,7 @@ impl AttemptCgroup {
         limited
     }
 
-    /// Whether the kernel keeps the attempt from having too many processes.
+    /// Whether a cgroup limits the number of processes.
     pub(super) fn counts_processes(&self) -> bool {
         self.counts_processes
     }
@@ -134,12 +134,12 @@ impl AttemptCgroup {
         self.dirs.iter().find(|dir| dir.hierarchy == Hierarchy::Unified).map(|dir| dir.path.as_path())
     }
 
-    /// The directories, to be removed in the end.
+    /// The cgroups' directories.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.dirs.iter().map(|dir| dir.path.as_path())
     }
 
-    /// What a child needs to get in.
+    /// The descriptors by which a child joins the cgroups.
     pub(crate) fn fds(&self) -> io::Result<CgroupFds> {
         let mut fds = CgroupFds::default();
         for dir in &self.dirs {
@@ -152,7 +152,7 @@ impl AttemptCgroup {
         Ok(fds)
     }
 
-    /// Kills everything inside where the kernel can, else has nothing more start there.
+    /// Kills every process inside where the kernel supports that (v2), else forbids new processes (v1).
     pub(super) fn kill(&self) {
         for dir in &self.dirs {
             let _best_effort = match dir.hierarchy {
@@ -163,11 +163,11 @@ impl AttemptCgroup {
         }
     }
 
-    /// Kills everything inside, in at most `most` rounds: what hangs in the kernel is left.
+    /// Kills every process inside, in at most `most` rounds: one that hangs in the kernel is left.
     pub(crate) fn kill_all(&self, most: u32) {
         for _ in 0..most {
             self.kill();
-            // Before the list is read: a process that began later only has the number of one that was inside.
+            // Taken before the list is read, so that a process which reuses a listed pid later is not signalled.
             let seen_us = clock::boot_us();
             let left: BTreeSet<i32> = self.dirs.iter().flat_map(CgroupDir::processes).collect();
             if left.is_empty() {
@@ -180,7 +180,7 @@ impl AttemptCgroup {
         }
     }
 
-    /// How often a process or thread was refused.
+    /// How often a new process or thread was refused because of `pids.max`.
     pub(super) fn refused_processes(&self) -> u64 {
         self.counter("pids.events", "max ")
     }
@@ -190,8 +190,8 @@ impl AttemptCgroup {
         self.counter("memory.events", "oom_kill ").max(self.counter("memory.oom_control", "oom_kill "))
     }
 
-    /// A descriptor that becomes readable when the memory limit was reached. In the unified hierarchy there is none: the
-    /// kernel kills all of the attempt there, of which a supervisor hears anyway.
+    /// A descriptor that becomes readable when the memory limit is reached (v1). The unified hierarchy needs none: the kernel
+    /// kills the whole cgroup there, which the supervisor sees by the exits.
     pub(super) fn oom_event(&self) -> Option<EventFd> {
         let dir = self.dirs.iter().find(|dir| dir.hierarchy == Hierarchy::Memory)?;
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).ok()?;
@@ -242,7 +242,7 @@ impl CgroupDir {
                 }
                 self.set("cpu.cfs_period_us", CPU_PERIOD_US)?;
                 match self.set("cpu.cfs_quota_us", quota) {
-                    // More than a cgroup above may use, which then is the limit.
+                    // Above the quota of an ancestor, which then is the effective limit.
                     Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
                     set => set,
                 }
@@ -254,7 +254,8 @@ impl CgroupDir {
         }
     }
 
-    /// Has the parent pass a controller on, where it is the unified hierarchy and does not yet.
+    /// Enables a controller for the parent's children (`cgroup.subtree_control`), if this is the unified hierarchy and it is not
+    /// enabled yet.
     fn enable(&self, parent: &Path, controller: &str, file: &str) -> io::Result<()> {
         if self.hierarchy == Hierarchy::Unified && !self.path.join(file).exists() {
             fs::write(parent.join("cgroup.subtree_control"), format!("+{controller}"))?;
@@ -278,24 +279,24 @@ impl CgroupDir {
     }
 }
 
-/// Open descriptors by which a child gets into the attempt's cgroups, before it changes its identity.
+/// Open descriptors by which a child joins the attempt's cgroups before it changes its identity.
 #[derive(Debug, Default)]
 pub(crate) struct CgroupFds {
-    /// The directory of the unified cgroup, in which a process can begin (`CLONE_INTO_CGROUP`), and the file by which it
-    /// joins where the kernel does not let it.
+    /// The directory of the unified cgroup, in which a process can be created (`CLONE_INTO_CGROUP`), and its `cgroup.procs` for
+    /// kernels that do not support that.
     begin: Option<(File, File)>,
     /// `cgroup.procs` of each v1 cgroup.
     join: Vec<File>,
 }
 
 impl CgroupFds {
-    /// The directory of the cgroup to begin in.
+    /// The directory of the cgroup to create the child in.
     pub(super) fn begin(&self) -> Option<i32> {
         self.begin.as_ref().map(|(dir, _)| dir.as_raw_fd())
     }
 
-    /// Moves the calling process in; `begun` if it began in the unified cgroup. On failure `errno` says why. Allocates
-    /// nothing, so that a child between clone and exec may call it.
+    /// Moves the calling process into the cgroups; `begun` if it was created in the unified one. On failure `errno` is set.
+    /// Allocates nothing, so that a child may call it between fork and exec.
     pub(crate) fn join(&self, begun: bool) -> bool {
         let unified = self.begin.iter().filter(|_| !begun).map(|(_, procs)| procs);
         // SAFETY: writes one byte of a constant to descriptors that are open.

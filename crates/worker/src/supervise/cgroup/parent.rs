@@ -1,4 +1,4 @@
-//! Where cgroups can be made that enforce a limit: found by trying, once when a worker starts.
+//! The parents of attempts' cgroups: where cgroups can be created that enforce a limit, found by trial when a worker starts.
 
 use std::{
     fs, io,
@@ -14,41 +14,41 @@ use crate::{
     supervise::{Spawner, freeze::own_group},
 };
 
-/// How many processes and threads a task may have unless something else is said; fewer where the machine has room for few.
+/// Default maximum of processes and threads of a task; fewer on a machine with few pids.
 const MOST: u64 = 8192;
 
-/// What the start-up files of a login shell may need; the largest that are known load whole Python environments.
+/// Limits of a login shell. The largest known start-up files load whole Python environments.
 const LOGIN_SHELL_MEMORY: u64 = 2 << 30;
 const LOGIN_SHELL_PROCESSES: u64 = 512;
 
-/// How the cgroups of spawners are called, in which no GPU can be opened.
+/// Name prefix of cgroups of spawners, in which no GPU can be opened.
 const WITHOUT_GPUS: &str = "without-gpus-";
 
-/// How cgroups are called by which a limit is tried out.
+/// Name prefix of cgroups by which a limit is tried.
 const TRIAL: &str = "trial-";
 
-/// The cgroup `warpyard install` has systemd start the server in (`DelegateSubgroup=`): its parent is ours to divide.
+/// The cgroup in which systemd starts an installed server (`DelegateSubgroup=`); its parent is delegated to the server.
 pub const SUBGROUP: &str = "warpyard";
 
-/// What a worker enforces on its tasks, and by which cgroups.
+/// The limits a worker can enforce on its tasks, and by which cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// How many processes and threads a task may have.
+    /// Maximum number of processes and threads of a task.
     pub most: u64,
-    /// Where the kernel sees to that; elsewhere they are counted now and then, and for users but root there is
-    /// [`Bounds::of_user`].
+    /// The cgroup parent that enforces it. Without one, processes are counted at intervals, and users other than root have
+    /// the resource limit [`Bounds::of_user`].
     pub processes: Option<CgroupParent>,
-    /// Where main memory is limited, or why it cannot be.
+    /// The cgroup parent that limits main memory, or why there is none.
     pub memory: Result<CgroupParent, String>,
-    /// Where CPU time is limited, or why it cannot be.
+    /// The cgroup parent that limits CPU time, or why there is none.
     pub cpu: Result<CgroupParent, String>,
-    /// Where device nodes are closed to tasks, or why they cannot be.
+    /// The cgroup parent that denies device nodes, or why there is none.
     pub devices: Result<CgroupParent, String>,
 }
 
 impl Bounds {
-    /// The best there is here. Where starting a task would take noticeably longer, processes are limited only if a limit
-    /// was asked for.
+    /// Finds the best parents on this machine. In v1, where a cgroup makes starting a task noticeably slower, processes are
+    /// limited only if a limit was asked for.
     pub fn find(asked: Option<u64>) -> Self {
         let unified = unified();
         let of = |limit: Limit, v1: Hierarchy| {
@@ -65,7 +65,7 @@ impl Bounds {
         let processes = contained
             .clone()
             .or_else(|| asked.and_then(|_| CgroupParent::find(Hierarchy::Pids, Limit::Processes(1)).ok()));
-        // A program is attached to a cgroup of the unified hierarchy at next to no cost if there is one anyway.
+        // Attaching a device filter costs next to nothing if the attempt has a unified cgroup anyway.
         let filter = Limit::Devices(vec![DeviceNode { major: 195, minor: 254 }]);
         let devices = match contained {
             Some(parent) if parent.enforces(filter.clone()).is_ok() => Ok(parent),
@@ -89,8 +89,8 @@ impl Bounds {
         found
     }
 
-    /// The device nodes that a cgroup of its own has to close to a task that is granted GPUs of these uuids: those of all
-    /// others. None where it needs no cgroup for that; in v1 hierarchies that of its spawner closes all of them.
+    /// The device nodes a task's own cgroup must deny: those of all GPUs but the granted ones. None if it needs no cgroup for
+    /// that; in v1 hierarchies the spawner's cgroup already denies all GPUs to tasks without any.
     pub(crate) fn closed_to(&self, gpus: &[Gpu], granted: &[String]) -> Option<Vec<DeviceNode>> {
         let others = gpus.iter().filter(|gpu| !granted.contains(&gpu.uuid));
         let nodes: Vec<_> = others.flat_map(|gpu| gpu.nodes.iter().copied()).collect();
@@ -101,7 +101,7 @@ impl Bounds {
         needed.then_some(nodes)
     }
 
-    /// What confines a login shell, which belongs to no task: no GPU is open to it, and it has little of everything else.
+    /// The limits of a login shell, which belongs to no task: no GPUs, and little memory and few processes.
     pub fn of_login_shell(&self, gpus: &[Gpu]) -> Vec<CgroupLimit> {
         let nodes = gpus.iter().flat_map(|gpu| gpu.nodes.iter().copied()).collect();
         let devices = self.devices.as_ref().ok().map(|parent| parent.limit(Limit::Devices(nodes)));
@@ -111,24 +111,24 @@ impl Bounds {
         devices.into_iter().chain(memory).chain(processes).collect()
     }
 
-    /// How many processes a user may have in all: the kernel counts those of all tasks together, and what they have besides.
+    /// The `RLIMIT_NPROC` of a user, which counts the processes of all their tasks and everything else they run.
     pub fn of_user(&self) -> u64 {
         self.most.saturating_mul(4).min(room() / 2).max(self.most)
     }
 }
 
-/// The process that made a cgroup for a task, or for the tasks without GPUs: the number at the end of its name.
+/// The pid of the process that created a cgroup, from the end of its name; none for trials.
 fn owner(name: &str) -> Option<u32> {
     let ours = name.strip_prefix("warpyard-").filter(|rest| !rest.starts_with(TRIAL))?;
     ours.rsplit_once('-')?.1.parse().ok()
 }
 
-/// Of what went wrong in two hierarchies, what says more than that one is not there.
+/// The more informative of two errors: not that a hierarchy does not exist.
 fn more_telling(unified: io::Error, v1: io::Error) -> io::Error {
     if v1.kind() == io::ErrorKind::NotFound { unified } else { v1 }
 }
 
-/// Why a limit cannot be enforced, for people.
+/// Why a limit cannot be enforced, as a message for people.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no cgroup hierarchy here has the controller".into(),
@@ -144,18 +144,18 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// How many processes and threads the machine has numbers for.
+/// The number of pids of the machine.
 fn room() -> u64 {
     let text = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
     text.trim().parse().unwrap_or(32_768)
 }
 
-/// The cgroup of the unified hierarchy below which those of attempts are made. One for all limits, for a process is in one
-/// cgroup of it only.
+/// The cgroup of the unified hierarchy below which those of attempts are created: one for all limits, because a process is in
+/// one cgroup of that hierarchy only.
 ///
-/// A cgroup with processes cannot pass `memory` on to those below it. So where systemd started the server in a cgroup below
-/// the one delegated to it (`DelegateSubgroup=`), that one is taken; else the server's own; else, as root, one at the top, as
-/// container engines do.
+/// A cgroup with processes cannot enable `memory` for its children (the "no internal processes" rule). So the candidates are
+/// the delegated cgroup, where systemd started the server in a child of it (`DelegateSubgroup=`); else the server's own; else,
+/// for root, one at the top, as container engines do.
 fn unified() -> io::Result<CgroupParent> {
     let own = own_group(None)?;
     let delegated =
@@ -178,7 +178,7 @@ fn unified() -> io::Result<CgroupParent> {
     Ok(best.1)
 }
 
-/// Makes a cgroup at the top of the unified hierarchy, where all of that is mounted and has controllers to pass on.
+/// Creates a cgroup at the top of the unified hierarchy, if all of it is mounted and has the controllers.
 fn top(mounts: &str, own: &Path) -> Option<PathBuf> {
     let line = mounts.lines().find(|line| line.contains(" - cgroup2 "))?;
     let mut fields = line.split(' ').skip(3);
@@ -197,10 +197,10 @@ fn top(mounts: &str, own: &Path) -> Option<PathBuf> {
     }
 }
 
-/// A cgroup below which others can be made.
+/// A cgroup below which others can be created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupParent {
-    /// In which hierarchy.
+    /// Its hierarchy.
     pub hierarchy: Hierarchy,
     /// Its directory.
     pub parent: PathBuf,
@@ -210,9 +210,9 @@ pub struct CgroupParent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Hierarchy {
-    /// The unified one (v2). A process can begin in a cgroup of it, which costs next to nothing.
+    /// The unified one (v2). A process can be created in a cgroup of it, which costs next to nothing.
     Unified,
-    /// The v1 hierarchy of the controller `pids`. A process has to move there, for which all others stand still a moment.
+    /// The v1 hierarchy of the controller `pids`. A process must be moved into it, which takes a global lock.
     Pids,
     /// The v1 hierarchy of the controller `memory`.
     Memory,
@@ -236,16 +236,16 @@ impl Hierarchy {
 }
 
 impl CgroupParent {
-    /// The cgroup of this process in a hierarchy, if those below it enforce a limit; tried out.
+    /// This process's cgroup in a hierarchy, if its children can enforce a limit, found by trial.
     pub fn find(hierarchy: Hierarchy, limit: Limit) -> io::Result<Self> {
         let parent = Self { hierarchy, parent: own_group(hierarchy.controller())? };
         parent.enforces(limit)?;
         Ok(parent)
     }
 
-    /// Tries a limit out.
+    /// Tries a limit in a temporary cgroup.
     fn enforces(&self, limit: Limit) -> io::Result<()> {
-        // There may be several agents in a process.
+        // The counter keeps several agents of one process apart.
         static TRIALS: AtomicU64 = AtomicU64::new(0);
         let number = TRIALS.fetch_add(1, Ordering::Relaxed);
         let name = format!("{TRIAL}{}-{number}", std::process::id());
@@ -255,8 +255,8 @@ impl CgroupParent {
         enforced
     }
 
-    /// Moves a spawner into a cgroup in which these nodes are closed. Not in the unified hierarchy: there every task has a
-    /// cgroup of its own, beside the spawner's.
+    /// Moves a spawner into a cgroup that denies these nodes. Not in the unified hierarchy, where every task has a cgroup of its
+    /// own beside the spawner's.
     pub(crate) fn close_to(&self, spawner: &mut Spawner, nodes: &[DeviceNode]) -> io::Result<()> {
         if self.hierarchy == Hierarchy::Unified {
             return Ok(());
@@ -267,7 +267,7 @@ impl CgroupParent {
         made.paths().try_for_each(|path| spawner.confine(path)).inspect_err(|_| made.remove())
     }
 
-    /// Removes cgroups that supervisors and spawners left which were killed. The kernel refuses where processes are inside.
+    /// Removes cgroups left by killed supervisors and spawners. The kernel refuses to remove one with processes inside.
     fn remove_abandoned(&self) {
         for entry in fs::read_dir(&self.parent).into_iter().flatten().flatten() {
             let name = entry.file_name();
@@ -279,7 +279,7 @@ impl CgroupParent {
         }
     }
 
-    /// With a limit to enforce.
+    /// A limit enforced below this cgroup.
     pub fn limit(&self, limit: Limit) -> CgroupLimit {
         CgroupLimit { parent: self.clone(), limit }
     }

@@ -1,5 +1,5 @@
-//! Whoever is attached to a terminal: what each has sent, what waits to be sent to each, and who is sent away because they
-//! take nothing of it. Neither sockets that listen nor the terminal itself are here.
+//! Clients attached to a terminal: frames received from each, frames queued for each, and the removal of clients that read
+//! nothing. The listening socket and the terminal itself are elsewhere.
 
 use std::{
     io::{self, Read, Write},
@@ -11,31 +11,31 @@ use crate::supervise::clock::Instant;
 use nix::poll::{PollFd, PollFlags};
 use warpyard_session::{ClientFrame, Frame, FrameDecoder, MAX_CLIENTS, SessionFrame};
 
-/// With more than this waiting to be sent to someone, nothing more is read from the program.
+/// Queue length of a client above which nothing more is read from the program.
 const HIGH_WATER: usize = 256 << 10;
-/// How long someone may take nothing before the program stops waiting for them.
+/// How long a client may read nothing before it is dropped.
 const STALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long those attached have to take the last of it.
+/// How long clients have to read the rest of the output in the end.
 pub(super) const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// All of them.
+/// All attached clients.
 #[derive(Debug, Default)]
 pub(super) struct Clients(Vec<Client>);
 
 impl Clients {
-    /// Lets someone in, if there are not too many: the server, which tells them so, let no more come this far.
+    /// Accepts a client unless there are too many, which the server prevents with a message of its own.
     pub(super) fn accept(&mut self, stream: UnixStream) {
         if self.0.len() < MAX_CLIENTS {
             self.0.push(Client::new(stream));
         }
     }
 
-    /// Whether all of them take what they are sent, so that more may be read from the program.
+    /// Whether every client's queue is below the high-water mark, so that more may be read from the program.
     pub(super) fn keep_up(&self) -> bool {
         self.0.iter().all(|client| client.outgoing.len() < HIGH_WATER)
     }
 
-    /// What to wait for of each.
+    /// Descriptors to poll, one per client.
     pub(super) fn poll_fds(&self, listen: bool) -> impl Iterator<Item = PollFd<'_>> {
         let when = |wanted: bool, flag: PollFlags| if wanted { flag } else { PollFlags::empty() };
         self.0.iter().map(move |client| {
@@ -45,7 +45,7 @@ impl Clients {
         })
     }
 
-    /// Takes what each has sent, in the order of [`poll_fds`](Self::poll_fds). Gives what they ask, and who.
+    /// Reads what each has sent, in the order of [`poll_fds`](Self::poll_fds). Returns frames with the index of their client.
     pub(super) fn read(&mut self, events: &[PollFlags], buffer: &mut [u8]) -> Vec<(usize, ClientFrame)> {
         for (client, event) in self.0.iter_mut().zip(events) {
             if event.intersects(PollFlags::POLLIN | PollFlags::POLLHUP | PollFlags::POLLERR) {
@@ -61,19 +61,19 @@ impl Clients {
         asked
     }
 
-    /// One of them has said who they are, and is told what they missed.
+    /// Marks a client as joined and queues the output it has missed.
     pub(super) fn join(&mut self, at: usize, from: u64, missed: Vec<u8>) {
         self.0[at].join(from, missed);
     }
 
-    /// Tells everyone who has joined.
+    /// Queues a frame for every joined client.
     pub(super) fn broadcast(&mut self, say: &SessionFrame) {
         for client in self.0.iter_mut().filter(|client| client.joined) {
             say.put(&mut client.outgoing);
         }
     }
 
-    /// Sends what waits, and sends away who has left or takes nothing.
+    /// Sends queued frames and drops clients that have left or stalled.
     pub(super) fn send(&mut self, now: Instant) {
         for client in &mut self.0 {
             client.write();
@@ -85,12 +85,12 @@ impl Clients {
         self.0.retain(|client| !client.gone && client.stuck.is_none_or(|since| now < since + STALL_TIMEOUT));
     }
 
-    /// When somebody who takes nothing is sent away.
+    /// When the next stalled client is dropped.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.0.iter().filter_map(|client| client.stuck.map(|since| since + STALL_TIMEOUT)).min()
     }
 
-    /// Tells everyone that it is over.
+    /// Sends the end to every client.
     pub(super) fn close(mut self) {
         for client in &mut self.0 {
             SessionFrame::End.put(&mut client.outgoing);
@@ -99,7 +99,7 @@ impl Clients {
     }
 }
 
-/// Someone who is attached.
+/// One attached client.
 #[derive(Debug)]
 struct Client {
     stream: UnixStream,
@@ -107,7 +107,7 @@ struct Client {
     outgoing: Vec<u8>,
     joined: bool,
     gone: bool,
-    /// Since when too much waits for them.
+    /// Since when its queue has been above the high-water mark.
     stuck: Option<Instant>,
 }
 
@@ -152,7 +152,7 @@ impl Client {
         self.outgoing.drain(..sent);
     }
 
-    /// Sends what waits, for a little while.
+    /// Sends the rest of the queue, for a limited time.
     fn finish(&mut self) -> io::Result<()> {
         self.stream.set_nonblocking(false)?;
         self.stream.set_write_timeout(Some(DRAIN_TIMEOUT))?;

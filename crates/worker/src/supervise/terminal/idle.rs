@@ -1,12 +1,12 @@
-//! For how long nothing happened in a terminal, and when that is to be said.
+//! The idle timer of a terminal, and its warnings.
 
 use crate::supervise::clock::Instant;
 use std::time::Duration;
 
-/// The longest that a warning comes before the end it warns of.
+/// Longest time between the warning and the end.
 const MAX_WARNING_LEAD: Duration = Duration::from_secs(300);
 
-/// How long nothing may happen.
+/// Time since something was typed or printed, and its limit.
 #[derive(Debug)]
 pub(super) struct IdleTimer {
     pub(super) limit: Duration,
@@ -23,7 +23,7 @@ impl IdleTimer {
         (self.since, self.warned) = (now, false);
     }
 
-    /// How long before the end its warning comes.
+    /// Time between the warning and the end.
     fn lead(&self) -> Duration {
         (self.limit / 10).min(MAX_WARNING_LEAD)
     }
@@ -33,7 +33,7 @@ impl IdleTimer {
         self.since + (self.limit - lead)
     }
 
-    /// What is left, when that is to be said: once before the end, and at the end.
+    /// The remaining time, if it is due to be announced: once before the end, and at the end.
     pub(super) fn check(&mut self, now: Instant) -> Option<Duration> {
         if now < self.next_due() {
             return None;
@@ -43,7 +43,7 @@ impl IdleTimer {
     }
 }
 
-/// A length of time as people say it, to the second.
+/// A duration for people, to the second.
 pub(super) fn format_duration(length: Duration) -> String {
     let seconds = length.as_secs_f64().round() as u64;
     match (seconds / 3600, seconds % 3600 / 60, seconds % 60) {

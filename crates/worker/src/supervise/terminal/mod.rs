@@ -1,6 +1,5 @@
-//! The terminal a task runs in: its two ends and the socket that leads to it. Whoever is attached, what was printed last,
-//! and since when nothing happened have rooms of their own. Only the supervisor's side is here: who may attach is decided
-//! before anyone gets as far as its socket.
+//! The terminal of a task: the pseudo-terminal and the socket through which clients attach. Clients, scrollback and idle timer
+//! are modules of their own. Who may attach is decided by the server before it connects to the socket.
 #![expect(unsafe_code, reason = "the size of a terminal is set by a call without a safe wrapper")]
 
 mod clients;
@@ -40,23 +39,23 @@ use clients::{Clients, DRAIN_TIMEOUT};
 use idle::{IdleTimer, format_duration};
 use scrollback::Scrollback;
 
-/// The socket in an attempt's directory that leads to its terminal.
+/// The name of the socket in the attempt directory.
 pub(super) const SOCKET: &str = "terminal";
 
-/// With more than this typed and not taken by the program, nothing more is read from anyone.
+/// Input not yet read by the program above which no more is read from clients.
 const MAX_PENDING_INPUT: usize = 64 << 10;
-/// As much as is read at once.
+/// Bytes read at once.
 const CHUNK: usize = 64 << 10;
 
-/// A terminal and whoever is attached to it.
+/// A terminal and its attached clients.
 #[derive(Debug)]
 pub(super) struct Terminal {
     master: PtyMaster,
-    /// Held so that the terminal is never without anyone at its other end: what is printed last can still be read.
+    /// Kept open so that the master never sees a hang-up: the last output can still be read after the task's end.
     _slave: OwnedFd,
     listener: UnixListener,
     clients: Clients,
-    /// What was typed and the program has not taken.
+    /// Input the program has not read yet.
     input: VecDeque<u8>,
     scrollback: Scrollback,
     size: Size,
@@ -64,17 +63,17 @@ pub(super) struct Terminal {
     buffer: Vec<u8>,
 }
 
-/// What can be done about a terminal in which nothing happens.
+/// Result of an idle check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdleCheck {
-    /// Nothing yet.
+    /// The idle limit is not reached.
     WithinLimit,
-    /// It has lasted for as long as it may.
+    /// The terminal has been idle for this limit.
     Exceeded(Duration),
 }
 
 impl Terminal {
-    /// Makes a terminal and the socket that leads to it, in the current directory. Gives the end the task gets.
+    /// Creates a terminal, and its socket in the current directory. Returns the task's end too.
     pub(super) fn open(launch: &Launch, session: &super::launch::Session) -> io::Result<(Self, OwnedFd)> {
         let failed = |e: io::Error| io::Error::new(e.kind(), format!("cannot make a terminal: {e}"));
         let (master, slave) = pair(launch).map_err(failed)?;
@@ -95,7 +94,7 @@ impl Terminal {
         Ok((terminal, theirs))
     }
 
-    /// What to wait for, in the order [`pump`](Self::pump) takes it. Without `room` for what is printed, that waits.
+    /// Descriptors to poll, in the order of [`pump`](Self::pump). Without `room` in the outputs, the program's output waits.
     pub(super) fn poll_fds(&self, room: bool) -> Vec<PollFd<'_>> {
         let when = |wanted: bool, flag: PollFlags| if wanted { flag } else { PollFlags::empty() };
         let master = when(room && self.clients.keep_up(), PollFlags::POLLIN)
@@ -108,7 +107,7 @@ impl Terminal {
         fds
     }
 
-    /// Moves what there is to move, both ways.
+    /// Moves input and output, one chunk each.
     pub(super) fn pump(&mut self, events: &[PollFlags], outputs: &mut Outputs, now: Instant) {
         let [master, listener, clients @ ..] = events else { return };
         for (at, ask) in self.clients.read(clients, &mut self.buffer) {
@@ -120,7 +119,7 @@ impl Terminal {
         if master.contains(PollFlags::POLLIN) {
             self.read_output(outputs, now);
         }
-        // First, so that whoever has left makes room.
+        // Before accepting, so that clients that have left make room.
         self.clients.send(now);
         if listener.contains(PollFlags::POLLIN) {
             self.accept();
@@ -152,7 +151,7 @@ impl Terminal {
         }
     }
 
-    /// The kernel tells the program, if the size is another.
+    /// Sets the size; the kernel sends SIGWINCH if it differs.
     fn apply_size(&self) {
         let size =
             libc::winsize { ws_row: self.size.rows, ws_col: self.size.columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -161,7 +160,7 @@ impl Terminal {
         unsafe { libc::ioctl(self.master.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
     }
 
-    /// Has a program that fills the screen draw it again for who has seen none of it.
+    /// Makes a full-screen program redraw for a client that has seen none of its output.
     fn request_redraw(&self) {
         if let Ok(group) = tcgetpgrp(&self.master) {
             let _nobody_there = killpg(group, Signal::SIGWINCH);
@@ -180,7 +179,7 @@ impl Terminal {
         }
     }
 
-    /// Reads a chunk of what the program printed; `false` where there is none.
+    /// Reads a chunk of output; `false` if there is none.
     fn read_output(&mut self, outputs: &mut Outputs, now: Instant) -> bool {
         let length = match self.master.read(&mut self.buffer) {
             Ok(length) if length > 0 => length,
@@ -194,7 +193,7 @@ impl Terminal {
         true
     }
 
-    /// Lets in whoever connected, if they are who this process is, or root.
+    /// Accepts connections of this process's own user and of root.
     fn accept(&mut self) {
         while let Ok((stream, _)) = self.listener.accept() {
             let known = getsockopt(&stream, PeerCredentials)
@@ -205,37 +204,37 @@ impl Terminal {
         }
     }
 
-    /// Tells everyone attached something that no program printed.
+    /// Sends a notice of warpyard's own to every client.
     pub(super) fn note(&mut self, text: &str) {
         self.clients.broadcast(&SessionFrame::Notice(text.to_owned()));
         self.clients.send(Instant::now());
     }
 
-    /// Something happened, so it is not idle.
+    /// Restarts the idle timer.
     pub(super) fn record_activity(&mut self, now: Instant) {
         if let Some(idle) = &mut self.idle {
             idle.record_activity(now);
         }
     }
 
-    /// When somebody who takes nothing is sent away.
+    /// When the next stalled client is dropped.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.clients.next_due()
     }
 
-    /// When something is to be done about nothing happening.
+    /// When the idle timer is due.
     pub(super) fn idle_due(&self) -> Option<Instant> {
         self.idle.as_ref().map(IdleTimer::next_due)
     }
 
-    /// Sends away those who take nothing.
-    pub(super) fn keep_time(&mut self, now: Instant) {
+    /// Drops clients that have read nothing for too long.
+    pub(super) fn drop_stalled_clients(&mut self, now: Instant) {
         if self.next_due().is_some_and(|at| at <= now) {
             self.clients.send(now);
         }
     }
 
-    /// Warns of the end that idleness leads to, and says when it is there.
+    /// Checks the idle timer, and warns clients before the limit is reached.
     pub(super) fn check_idle(&mut self, now: Instant) -> IdleCheck {
         let Some(idle) = &mut self.idle else { return IdleCheck::WithinLimit };
         let limit = idle.limit;
@@ -259,7 +258,7 @@ impl Terminal {
         }
     }
 
-    /// Reads what is left once every process of the attempt is gone.
+    /// Reads the rest of the output once every process of the attempt is gone.
     pub(super) fn drain(&mut self, outputs: &mut Outputs) {
         let until = Instant::now() + DRAIN_TIMEOUT;
         let readable = |master: &PtyMaster| {
@@ -269,16 +268,16 @@ impl Terminal {
         while Instant::now() < until && readable(&self.master) && self.read_output(outputs, Instant::now()) {}
     }
 
-    /// Tells everyone that it is over. How it ended must be on record by now, for they will ask.
+    /// Closes the terminal and sends the end to every client. The exit record must exist by now, for they ask for it.
     pub(super) fn over(self) {
-        // First, so that nobody else gets here.
+        // Before anything else, so that no other client connects.
         drop(self.listener);
         let _gone_with_the_directory = fs::remove_file(SOCKET);
         self.clients.close();
     }
 }
 
-/// The two ends of a new terminal, the second belonging to the task's user.
+/// Creates a pseudo-terminal whose second end belongs to the task's user.
 fn pair(launch: &Launch) -> io::Result<(PtyMaster, OwnedFd)> {
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
     let master = posix_openpt(flags)?;
@@ -292,16 +291,16 @@ fn pair(launch: &Launch) -> io::Result<(PtyMaster, OwnedFd)> {
     if let Some(user) = &launch.user {
         fchown(&slave, Some(user.uid), None)?;
     }
-    // Nobody else writes there: messages of other people's are no part of a session that is kept in a log.
+    // Not writable by others (`write`, `wall`): their messages would end up in the task's log.
     slave.set_permissions(Permissions::from_mode(0o600))?;
     let mut modes = tcgetattr(&slave)?;
-    // So that the last character is taken back as a whole, whatever its length.
+    // Lets the line discipline erase a whole UTF-8 character at once.
     modes.input_flags |= InputFlags::IUTF8;
     tcsetattr(&slave, SetArg::TCSANOW, &modes)?;
     Ok((master, slave.into()))
 }
 
-/// Listens in the current directory, for no one but this user.
+/// Listens in the current directory, accessible to this user only.
 fn listen() -> io::Result<UnixListener> {
     let listener = UnixListener::bind(Path::new(SOCKET))?;
     fs::set_permissions(SOCKET, Permissions::from_mode(0o600))?;

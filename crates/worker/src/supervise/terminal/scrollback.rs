@@ -1,14 +1,14 @@
-//! The last of what a program printed, for those who join later.
+//! The scrollback: the latest output of a terminal, for clients that join later.
 
 use std::collections::VecDeque;
 
-/// How much is kept.
+/// Bytes kept.
 const CAPACITY: usize = 64 << 10;
 
-/// The last of what was printed.
+/// The latest output of a terminal.
 #[derive(Debug, Default)]
 pub(super) struct Scrollback {
-    /// How much was printed in all.
+    /// Bytes printed in all.
     total: u64,
     last: VecDeque<u8>,
 }
@@ -21,8 +21,8 @@ impl Scrollback {
         self.last.drain(..over);
     }
 
-    /// What follows the first `seen` bytes, as far as it is kept, and where that begins. What begins in the middle begins
-    /// with a line of its own, so that no half of a command to the terminal comes first.
+    /// The output after the first `seen` bytes, as far as it is kept, and its offset. Where some is lost it begins with a whole
+    /// line, so that it does not begin with half of an escape sequence.
     pub(super) fn since(&self, seen: u64) -> (u64, Vec<u8>) {
         let kept_from = self.total - self.last.len() as u64;
         let mut begin = seen.clamp(kept_from, self.total.max(kept_from));
