@@ -18,7 +18,7 @@ fn pages() -> Vec<(PathBuf, String)> {
     paths.map(|path| (path.clone(), fs::read_to_string(path).expect("text"))).collect()
 }
 
-/// What stands in blocks of a kind.
+/// The contents of code blocks of a language.
 fn blocks<'a>(text: &'a str, kind: &str) -> Vec<&'a str> {
     let fence = format!("```{kind}\n");
     text.split(&fence).skip(1).filter_map(|rest| rest.split("```").next()).collect()

@@ -33,7 +33,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
@@ -48,7 +48,7 @@ pub(crate) struct Global {
     pub(crate) data: Option<PathBuf>,
 }
 
-/// What can be asked.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Start the server and a worker on this machine

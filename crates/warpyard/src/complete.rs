@@ -7,7 +7,7 @@ use warpyard_api::client::{Client, ClientError, find_server};
 use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{ClaimView, HistoryFilter, JobFilter, JobView};
 
-/// How many jobs are offered of those that are not over, and how many attempts that ended are looked at.
+/// Maximum number of unfinished jobs to offer, and of finished attempts to look at.
 const OFFERED: u32 = 200;
 
 /// Jobs whose id begins so, each with its name and state: those that are not over, and those that ended last.

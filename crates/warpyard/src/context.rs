@@ -1,4 +1,4 @@
-//! What every command is given: how to reach the server and where to print.
+//! The context of a command: how to reach the server, and where to print.
 
 use crate::cli::Global;
 use crate::exit::Exit;
@@ -10,7 +10,7 @@ use warpyard_api::client::{Client, ClientError, data_dir, find_server};
 use warpyard_api::private_dir::{self, AllowedOwner, PrivateDirError};
 use warpyard_api::wire::PolicyView;
 
-/// The surroundings of a command.
+/// The context of a command.
 pub(crate) struct Context {
     pub(crate) global: Global,
     pub(crate) screen: Screen,
@@ -36,7 +36,7 @@ impl Context {
         }
     }
 
-    /// Where a server on this machine keeps everything, if nobody else could have put it there.
+    /// The data directory of a server on this machine, if only this user or root can have written it.
     pub(crate) fn data_dir(&self) -> Result<PathBuf, PrivateDirError> {
         let data = data_dir(self.global.data.as_deref(), |name| std::env::var(name).ok());
         private_dir::check(&data, AllowedOwner::OwnOrRoot)?;

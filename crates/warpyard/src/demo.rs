@@ -26,7 +26,7 @@ pub(crate) fn submit(client: &Client) -> Result<(), ClientError> {
     Ok(())
 }
 
-/// Whose they are and what they say.
+/// The users and commands of the demo's jobs.
 fn jobs() -> Vec<(&'static str, Value)> {
     vec![
         (

@@ -1,4 +1,4 @@
-//! What the process exits with, and how an error is told.
+//! Exit codes, and the presentation of errors.
 
 use crate::usage_error::{UsageError, quoted};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use warpyard_server::recovery::RecoveryError;
 /// No line of an error has more characters than this.
 const LONGEST_LINE: usize = 2_000;
 
-/// How a command ended that did what was asked.
+/// The exit code of a command that did what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// All is well.
@@ -45,11 +45,11 @@ impl From<Exit> for ExitCode {
 /// An error for programs: one JSON object on standard error.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Report {
-    /// What kind of error it is: stable, for programs.
+    /// A stable code, for programs.
     code: Cow<'static, str>,
-    /// What is wrong.
+    /// The message.
     message: String,
-    /// What to do about it, where that is not part of the message.
+    /// What to do about it, if not part of the message.
     help: Option<String>,
     /// Each thing that is wrong with a document, where it can be told apart.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -96,7 +96,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// What kind of error it is.
+/// The stable code of an error.
 fn kind(error: &anyhow::Error, problems: &[Problem]) -> Cow<'static, str> {
     if let Some(first) = problems.first() {
         return first.code.clone();
@@ -162,7 +162,7 @@ pub(crate) fn tell(text: &str) {
     let _nobody_reads = io::stderr().write_all(text.as_bytes());
 }
 
-/// Something to know on standard error, which may have what stands in a file.
+/// Prints a note to standard error, with control characters of quoted input escaped.
 pub(crate) fn note(text: &str) {
     tell(&format!("{}\n", escape_lines(text, LONGEST_LINE)));
 }

@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is run for a claim: it waits for the process whose number and sighting it is given.
+/// The claim holder: waits for the process whose pid and moment it is given.
 fn hold() -> ExitCode {
     let mut numbers = std::env::args().skip(2);
     let pid = numbers.next().and_then(|n| n.parse().ok());

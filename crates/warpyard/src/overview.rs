@@ -1,4 +1,4 @@
-//! What `warpyard --help` prints: every command, grouped by what people want to do, the everyday ones first. The help of a
+//! The text of `warpyard --help`: every command, grouped by purpose, the everyday ones first. The help of a
 //! single command is clap's own.
 
 use crate::cli::Cli;
@@ -34,7 +34,7 @@ fn text() -> clap::builder::StyledStr {
         commands.push('\n');
     }
     let template = format!(
-        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{commands}`warpyard help COMMAND` explains one.\n\n{{all-args}}{{after-help}}"
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{commands}`warpyard help COMMAND` describes a command.\n\n{{all-args}}{{after-help}}"
     );
     let mut program = program
         .mut_subcommands(|command| command.hide(true))

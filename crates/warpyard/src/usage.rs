@@ -135,7 +135,7 @@ fn told(error: &clap::Error, words: &[String]) -> String {
     }
 }
 
-/// What is missing, with what could stand in its place: workloads and workflows can also be made.
+/// The missing argument with its alternatives: workloads and workflows can also be generated.
 fn or_generated(missing: &str) -> String {
     match missing {
         "--trace <FILE>" => "--trace <FILE> (or --generate <JOBS>)".to_owned(),
@@ -168,7 +168,7 @@ fn names_a_command(words: &[String]) -> bool {
     words.iter().any(|word| root.find_subcommand(word).is_some())
 }
 
-/// How help is asked for about a command, or about the command of a command.
+/// The command that prints the help of a command or subcommand.
 fn help_of(words: &[String]) -> String {
     let root = crate::cli::Cli::command();
     let (mut at, mut asks) = (&root, "warpyard ".to_owned());

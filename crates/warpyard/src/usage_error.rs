@@ -1,4 +1,4 @@
-//! What can be wrong with a request before any server hears of it.
+//! Errors of the command line that are found without a server.
 
 use std::io;
 use warpyard_api::problem::Problem;
@@ -6,22 +6,22 @@ use warpyard_api::text::escape_controls;
 use warpyard_api::wire::PolicySpecError;
 use warpyard_sim::workload::ClusterSpecError;
 
-/// A request that cannot be made. Each says what to do instead.
+/// A mistake in how a command was called. Each message says what to do instead.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UsageError {
     /// No home to install in.
     #[error("HOME is not set to a directory, so there is nowhere to install for you")]
     NoHome,
-    /// Nothing to take back.
+    /// Nothing to uninstall.
     #[error("nothing is installed here, or it was not installed by `warpyard install`")]
     NotInstalled,
-    /// A claim for nothing.
+    /// A claim without a process.
     #[error("a claim needs a process; write a command after --, or use --export in a shell")]
     NothingToClaimFor,
-    /// A claim that was let go before it was granted.
+    /// A claim that was released before it was granted.
     #[error("claim {0} was released before it was granted")]
     ClaimEnded(String),
-    /// A session with nobody who could type.
+    /// A session without a terminal.
     #[error(
         "standard input is not a terminal, and a session needs one; leave --pty out, or `submit --pty` and `attach` from a \
          terminal"
@@ -129,10 +129,10 @@ pub(crate) enum UsageError {
     /// A line that describes no cluster.
     #[error("--cluster: {0}; write a line such as 12xV100:16GiB,2xK80/8, or name a .toml file")]
     BadCluster(ClusterSpecError),
-    /// A trace and what is said of it would be written to the same place.
+    /// Trace and report would both be written to standard output.
     #[error("--json prints the report where the trace would go; name a file for the trace with --out")]
     TwiceOnOutput,
-    /// How much tasks slow each other cannot be that.
+    /// A contention out of range.
     #[error(
         "--contention: {0} is out of range; 0 means that tasks do not slow each other down, 1 that two take twice as long"
     )]
@@ -145,7 +145,7 @@ pub(crate) enum UsageError {
         /// The rows, by line.
         rows: String,
     },
-    /// A job that gets nowhere on what there is.
+    /// A job that makes no progress on any GPU type of the cluster.
     #[error("--throughputs: {profile} on {gpus} GPU{} has no throughput on any GPU type of the cluster ({kinds})", if *.gpus == 1 { "" } else { "s" })]
     NoSpeed {
         /// Its profile.
@@ -163,7 +163,7 @@ pub(crate) enum UsageError {
         /// What it asks too much of.
         why: String,
     },
-    /// What the scheduler itself refuses.
+    /// A rejection by the scheduler.
     #[error("{0}")]
     Refused(String),
     /// An option of what is generated that cannot be read.
@@ -179,7 +179,7 @@ pub(crate) enum UsageError {
     /// A file that holds no run times.
     #[error("--lengths: {0} contains no run times: write one per line, in seconds, or name a trace")]
     NotLengths(String),
-    /// A file of which nobody knows what it is.
+    /// A file of unknown format.
     #[error("{file}: unknown format; name it with --format (one of {known})")]
     UnknownFormat {
         /// The file.
@@ -187,10 +187,10 @@ pub(crate) enum UsageError {
         /// All formats.
         known: String,
     },
-    /// Steps without their speed.
+    /// A trace of steps without throughputs.
     #[error("line 1: Gavel's traces count steps; give steps per second with --throughputs FILE")]
     NoThroughputs,
-    /// Two that share a GPU, without their speed.
+    /// A sharing policy without throughputs of pairs.
     #[error(
         "--policy {0}: the throughputs of two jobs that share a GPU are unknown; give them with --throughputs FILE, in entries such as \
          {{\"v100\": {{\"('a', 1)\": {{\"('b', 1)\": [3.1, 2.4]}}}}}}"
@@ -201,10 +201,10 @@ pub(crate) enum UsageError {
         "there is no log {0}; name one with --log, or its directory with --data (the history of a shared server is replayed on its What if page: warpyard login)"
     )]
     NoLog(String),
-    /// A file that is something else.
+    /// A file that is no log.
     #[error("{0} is not a server's log; name its data directory, or log.db in it")]
     NotALog(String),
-    /// A workload of nothing.
+    /// An empty workload.
     #[error("{0}: there is no job to simulate")]
     NoJobs(String),
     /// More jobs than fit into memory.
@@ -217,19 +217,19 @@ pub(crate) enum UsageError {
         /// How many there may be.
         most: u64,
     },
-    /// Nothing happened since then.
+    /// A recording without jobs.
     #[error("{0}: no job was submitted in that time; --since goes further back")]
     NothingRecorded(String),
-    /// Time that does not pass.
+    /// A speed that is not positive.
     #[error("--speed: {0} is not a number above 0")]
     BadSpeed(f64),
-    /// A picture without a size.
+    /// An empty plot.
     #[error("the plot {0} has nothing in it")]
     EmptyPlot(String),
-    /// Tasks that wait for each other.
+    /// A cycle of dependencies.
     #[error("the tasks depend on each other in a cycle")]
     Circle,
-    /// An option of what is generated, where nothing is.
+    /// An option of generated workloads without `--generate`.
     #[error("{0} needs --generate")]
     OnlyGenerated(&'static str),
     /// Training, in a program built without it.
@@ -243,7 +243,7 @@ pub(crate) enum UsageError {
     #[cfg(feature = "learn")]
     #[error("{0} holds a finished network; name another file, or remove it to begin anew")]
     AlreadyLearned(String),
-    /// A trained network for a planner that asks none.
+    /// A trained network for a planner that uses none.
     #[error("--model is for --algorithm learned, not for {0}")]
     NoModel(&'static str),
     /// A workflow that says nothing of machines.
@@ -319,12 +319,12 @@ pub(crate) enum UsageError {
     /// There is nobody to ask whether everything is to be cancelled.
     #[error("cancelling all jobs needs --yes where there is no terminal to ask at; nothing was cancelled")]
     NeedsYes,
-    /// The person thought better of it.
+    /// The user declined.
     #[error("nothing was cancelled")]
     Declined,
 }
 
-/// What is wrong with a file, which may have what stands in it: on one line, unless it is drawn over several.
+/// An error's text with control characters of quoted input escaped: one line, unless it is an excerpt of a file.
 pub(crate) fn quoted(source: &(dyn std::error::Error + 'static)) -> String {
     let text = source.to_string();
     // What a server refuses has a line for each mistake, and one for what to do about it.

@@ -15,7 +15,7 @@ use warpyard_api::quantity::Micros;
 
 /// Changes that come within so long of each other are drawn once.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How soon a server that hung up is asked for changes again.
+/// Delay before reconnecting to a server that closed the change feed.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The shortest time between two drawings for time's sake.
 const SHORTEST: Duration = Duration::from_millis(100);
@@ -28,10 +28,10 @@ const LEAVE: &[u8] = b"\x1b[?25h\x1b[?1049l";
 /// Whether the alternate screen is in use.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// Something to look at as it changes.
+/// Options of a view that is redrawn when something changes.
 pub(crate) struct Watch<'a> {
     pub(crate) client: &'a Client,
-    /// How often it is drawn at least.
+    /// Longest interval between two redraws.
     pub(crate) every: Micros,
     pub(crate) context: &'a Context,
 }
@@ -92,7 +92,7 @@ fn draw(text: &str) -> io::Result<()> {
     to.flush()
 }
 
-/// Tells of changes, however many, as one.
+/// Forwards change events, coalescing those that arrive together.
 fn listen(client: &Client) -> Receiver<()> {
     let (tell, changes) = sync_channel(1);
     let client = client.clone();

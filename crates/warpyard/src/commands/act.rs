@@ -22,7 +22,7 @@ pub(crate) struct Selected {
 }
 
 impl Selected {
-    /// All of them in one request.
+    /// The selectors joined into one.
     pub(crate) fn text(&self) -> String {
         self.jobs.join(",")
     }
@@ -43,7 +43,7 @@ pub(crate) fn act(
     context.answer(&acted, |acted, _| said(acted, verb, done))
 }
 
-/// What is done to jobs as a whole, whether any of their tasks waits or not.
+/// Actions on jobs as a whole, whether or not any of their tasks waits.
 const OF_JOBS: [&str; 3] = ["hold", "release", "change"];
 
 fn said(acted: &ActionResult, verb: &str, done: &str) -> String {

@@ -14,7 +14,7 @@ use warpyard_allocate::{
     GOALS, GoalDef, Instance, Options, PlacementModel, SolveError, TypeAwareness, check,
 };
 
-/// What one allocation is told of a policy's parameters; the others are about rounds and the live cluster.
+/// Policy parameters that apply to a single allocation; the others concern rounds and the live cluster.
 const TOLD: [&str; 3] = ["types", "sharing", "placement"];
 
 /// Arguments of `allocate`.

@@ -23,7 +23,7 @@ pub(crate) struct Attach {
     detach: DetachOptions,
 }
 
-/// How one leaves a session that goes on.
+/// Options of detaching from a session.
 #[derive(Debug, Args)]
 pub(super) struct DetachOptions {
     /// Keys that detach from the session, pressed in a row: ctrl-X or letters, comma separated; none disables it
@@ -66,7 +66,7 @@ impl DetachOptions {
         self.detach_keys.clone()
     }
 
-    /// Says how it ended, where that was not to be seen, and exits as the task did.
+    /// Prints how the session ended, where its output did not show that, and returns the task's exit code.
     pub(super) fn leave(
         &self,
         context: &Context,

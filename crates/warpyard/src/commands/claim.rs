@@ -19,14 +19,14 @@ use warpyard_api::quantity::Micros;
 use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{ClaimRequest, ClaimState, ClaimView};
 
-/// How long the server may miss us while we wait. It watches our process, so this only matters where it cannot.
+/// Lease of a waiting claim. The server watches the process by itself, so this matters only where it cannot.
 const LEASE: Micros = Micros(600_000_000);
 
 /// How long we look for a server that went away while we wait, and how often: our place in the queue outlives it.
 const LOOK_FOR: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What shells exit with where a program is not there, and where it cannot be run.
+/// Exit codes of shells for a program that does not exist, and one that cannot be executed.
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
@@ -166,7 +166,7 @@ fn find_again(context: &Context, claim: &str) -> Result<ClaimView, ClientError> 
     }
 }
 
-/// What a shell sets.
+/// The shell code of `--export`.
 fn exports(claim: &ClaimView) -> String {
     let mut out = String::new();
     for (name, value) in claim

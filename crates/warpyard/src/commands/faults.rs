@@ -28,7 +28,7 @@ fn level() -> impl TypedValueParser<Value = Level> {
     words.map(|word| word.parse().expect("one of the words"))
 }
 
-/// What came of some runs.
+/// Result of fault-injection runs.
 #[derive(Debug, Serialize)]
 pub(crate) struct FaultsReport {
     level: &'static str,
@@ -38,12 +38,12 @@ pub(crate) struct FaultsReport {
     #[serde(flatten)]
     pub(crate) held: RunStats,
     pub(crate) failure: Option<Box<Failure>>,
-    /// How to have the failure again.
+    /// The command that reproduces the failure.
     pub(crate) reproduce: Option<String>,
 }
 
 impl Faults {
-    /// How much is to go wrong, if anything is.
+    /// The fault level, if faults are to be injected.
     pub(crate) fn level(&self) -> Option<Level> {
         self.faults
     }

@@ -100,7 +100,7 @@ impl Uninstall {
     }
 }
 
-/// What was done with files, one to a line; manual pages are many and alike.
+/// A list of files, one per line; manual pages are summed up in one.
 fn listed(what: &str, files: &[PathBuf]) -> String {
     let is_page = |file: &&PathBuf| file.extension().is_some_and(|e| e == "1");
     let mut lines: Vec<_> = files.iter().filter(|f| !is_page(f)).map(|f| f.display().to_string()).collect();

@@ -51,10 +51,10 @@ mod training {
         Checkpoint, CheckpointError, Stage, TrainingConfig, TrainingProgress, train,
     };
 
-    /// How often what was learned is kept, in case all ends.
+    /// Interval of checkpoints.
     const KEEP: Duration = Duration::from_secs(10);
 
-    /// What became of it.
+    /// Result of a training.
     #[derive(Serialize)]
     struct Learned {
         out: String,
@@ -135,7 +135,7 @@ mod training {
             }
         }
 
-        /// What was learned before, if anything.
+        /// The checkpoint of an earlier training, if there is one.
         fn begun(&self, training: &TrainingConfig) -> Result<Checkpoint, UsageError> {
             if !Path::new(&self.out).exists() {
                 return Ok(Checkpoint::default());

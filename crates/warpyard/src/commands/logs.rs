@@ -40,7 +40,7 @@ enum Stream {
     Stderr,
 }
 
-/// How much of a log is asked for at first to find its last lines, and at most at once.
+/// Bytes of a log requested at first to find its last lines, and at most at once.
 const PART: u64 = 64 << 10;
 const MOST_AT_ONCE: u64 = 4 << 20;
 
@@ -177,7 +177,7 @@ fn last_lines(
     Ok((text.split_off(start), size))
 }
 
-/// Where the last so many lines begin, where a line before them can be seen. What has no end yet counts as a line.
+/// The offset at which the last `lines` lines begin; none if no line before them is in the text. An unterminated line counts.
 fn start_of_last(text: &[u8], lines: usize) -> Option<usize> {
     if lines == 0 {
         return Some(text.len());
@@ -187,7 +187,7 @@ fn start_of_last(text: &[u8], lines: usize) -> Option<usize> {
     ends.nth(lines - 1).map(|(at, _)| at + 1)
 }
 
-/// How a line is printed.
+/// Format of printed lines.
 enum LineFormat {
     Plain,
     /// After the name of its task.
@@ -206,7 +206,7 @@ impl LineFormat {
     }
 }
 
-/// Takes a log as it comes and prints each line in a form.
+/// A writer that prints each line of a log in a format.
 struct LinePrinter<'a, W: Write> {
     out: &'a mut W,
     form: LineFormat,

@@ -1,4 +1,4 @@
-//! One file for each command: what it takes, what it asks the server, and which part of `show` prints the answer.
+//! The commands, one file each: arguments, requests to the server, and the part of `show` that prints the answer.
 
 pub(crate) mod act;
 pub(crate) mod admin;

@@ -22,7 +22,7 @@ use warpyard_dag::learned::{Network, plan_with};
 use warpyard_dag::read::{Command, Format, Machines, ReadError, parse, parse_as};
 use warpyard_dag::{Bounds, Instance, Layered, check, gantt_svg};
 
-/// How long a search goes on where nobody says.
+/// Default time of a search.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Arguments of `plan`.
@@ -87,7 +87,7 @@ struct GeneratedWorkflow {
 }
 
 impl GeneratedWorkflow {
-    /// What is to be made, if something is.
+    /// The workflow to generate, if one is to be.
     fn layered(&self, seed: u64) -> Result<Option<Layered>, UsageError> {
         let usual = Layered::default();
         let Some(Size { tasks, machines }) = self.generate else {
@@ -120,7 +120,7 @@ struct Size {
     machines: usize,
 }
 
-/// What is no size.
+/// Why a text is no size.
 #[derive(Debug, thiserror::Error)]
 enum BadSize {
     #[error("is not a size; write tasks and machines, such as 1000x8")]
@@ -251,7 +251,7 @@ impl Plan {
     }
 }
 
-/// What no schedule can beat; whole where all times are.
+/// The lower bound of the makespan, rounded up where all times are integers.
 fn bound(instance: &Instance) -> f64 {
     let bound = Bounds::of(instance).makespan();
     // The bound may have gained a trifle by rounding, which must not lift it to the next whole number.
@@ -280,7 +280,7 @@ fn read(file: &str, machines: Option<&str>) -> Result<(Instance, Vec<Option<Comm
     })
 }
 
-/// What a file's name says it holds; where it says nothing, its first words do.
+/// The format of a file by its extension, or else by its content.
 fn format_of(file: &str, text: &str) -> Option<Format> {
     match Path::new(file).extension()?.to_str()? {
         "stg" => Some(Format::Stg),

@@ -46,10 +46,10 @@ pub(crate) struct Ps {
     watch: Option<Micros>,
 }
 
-/// How many jobs are asked for first: a screen of them, which is printed before more are asked for.
+/// Size of the first page: about a screen, printed before the next page is requested.
 const SCREEN: u32 = 100;
 
-/// How many jobs are asked for at once after that.
+/// Size of later pages.
 const PAGE: u32 = 1_000;
 
 impl Ps {
@@ -98,7 +98,7 @@ impl Ps {
         }
     }
 
-    /// What is said where there is no job to list.
+    /// The message for an empty list.
     fn none(&self) -> &'static str {
         let Self { jobs, user, project, name, state, .. } = self;
         let filtered = !jobs.is_empty() || [user, project, name, state].into_iter().any(Option::is_some);
@@ -132,7 +132,7 @@ impl Ps {
 /// The first so many jobs, asked for page by page.
 struct Pages<'a> {
     client: &'a Client,
-    /// What is asked for next; nothing once all there is was given.
+    /// The filter of the next page; none after the last.
     filter: Option<JobFilter>,
     left: usize,
     seen: HashSet<String>,

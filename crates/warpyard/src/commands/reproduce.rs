@@ -48,11 +48,11 @@ struct PublishedTable {
     make: fn(&Reproduce, &mut ProgressLine) -> anyhow::Result<ReproducedTable>,
 }
 
-/// A table made anew.
+/// A reproduced table.
 #[derive(Default)]
 struct ReproducedTable {
     rows: Vec<Row>,
-    /// What is to be said about it.
+    /// Notes printed below the table.
     notes: Vec<String>,
     plot: Option<String>,
 }
@@ -163,7 +163,7 @@ impl Reproduce {
 /// Progress of one table, shown on standard error.
 struct TableProgress<'l> {
     table: &'static str,
-    /// What it takes many of.
+    /// The unit of progress, in the plural.
     steps: &'static str,
     line: &'l mut ProgressLine,
     began: Instant,

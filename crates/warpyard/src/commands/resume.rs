@@ -7,10 +7,10 @@ use crate::exit::Exit;
 use clap::Args;
 use warpyard_api::selector::Selector;
 
-/// Which of the two is meant.
+/// How arguments are told apart, for the help.
 pub(crate) const TARGETS: &str = "\
-What looks like jobs or tasks (412, 412.train, 3-7, last, all) are those, and what of them is paused goes on. \
-Any other name is a worker's, which takes tasks again after `drain`; no name at all is the only worker there is.";
+A selector (412, 412.train, 3-7, last, all) names jobs or tasks, whose paused tasks are resumed. Any other name is \
+a worker's, which accepts tasks again after `drain`; without a name, it is the only worker.";
 
 /// Arguments of `resume`.
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ pub(crate) struct Resume {
     worker: Option<String>,
 }
 
-/// What is to go on.
+/// What to resume.
 #[derive(Debug, PartialEq, Eq)]
 enum ResumeTarget {
     Tasks(String),

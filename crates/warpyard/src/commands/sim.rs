@@ -20,7 +20,7 @@ use warpyard_core::{PolicyChoice, Span};
 use warpyard_server::simulated_server::{self, SimulatedServer};
 use warpyard_sim::{Setup, SimReport};
 
-/// Where a simulation takes place and what of.
+/// Options of every simulation: cluster, workload and model.
 #[derive(Debug, Args)]
 pub(crate) struct SimulationOptions {
     /// The cluster: a line such as 12xV100:16GiB,2xK80 (servers of 4 unless /8), a TOML file, or Alibaba's list of nodes
@@ -127,7 +127,7 @@ impl ServeOptions {
 }
 
 impl SimulationOptions {
-    /// What is simulated, for a page.
+    /// A description of the simulation, for the report.
     pub(crate) fn about(&self, repeat: u64) -> Vec<(String, String)> {
         let seeds = match repeat {
             1 => self.seed.to_string(),

@@ -152,7 +152,7 @@ impl Generate {
 }
 
 impl TraceFile {
-    /// What is in the file.
+    /// Reads the file and names its format.
     fn open(&self) -> anyhow::Result<(&'static str, ParsedTrace)> {
         if self.format.as_deref().map_or_else(|| is_log(&self.file), |name| name == SERVER_LOG) {
             let recording = read_log(Path::new(&self.file), Time(0))?;
@@ -163,7 +163,7 @@ impl TraceFile {
         Ok((format.name, reading))
     }
 
-    /// What was read, and of which format it is, unless that is of no use.
+    /// Reads the file; fails if no job could be read, or with `--strict` if any row could not.
     fn read(&self) -> anyhow::Result<(&'static str, ParsedTrace)> {
         let (format, reading) = self.open()?;
         let useless = self.strict || reading.jobs.is_empty();
@@ -193,7 +193,7 @@ impl TraceFile {
         Ok(Exit::Fine)
     }
 
-    /// Says what was left out and how things were understood.
+    /// Prints notes on assumptions, omissions and bad rows to standard error.
     fn print_reading_notes(&self, format: &str, reading: &ParsedTrace) {
         if self.format.is_none() && format != "csv" {
             eprintln!("note: {} looks like {format}; --format names another", self.file);
@@ -211,7 +211,7 @@ fn jobs_of(reading: ParsedTrace) -> Vec<TraceJob> {
     reading.jobs.into_iter().map(|(_, job)| job).collect()
 }
 
-/// What is to be known of a file that was read: every bad row with its line.
+/// The summary of a file that was read, with every bad row by line.
 fn as_json(format: &str, reading: &ParsedTrace) -> serde_json::Value {
     let bad = reading.bad.iter().map(|row| json!({"line": row.place.line(), "why": row.why.to_string()}));
     json!({

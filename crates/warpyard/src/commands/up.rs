@@ -17,7 +17,7 @@ use warpyard_api::wire::PolicySpec;
 use warpyard_server::config::{Config, LogFormat, LogLevel};
 use warpyard_server::daemon::{Options, ReadyReport, run};
 
-/// Where the server of a shared machine keeps everything.
+/// Data directory of a shared server.
 const SHARED_DATA: &str = "/var/lib/warpyard";
 
 /// Arguments of `up`.

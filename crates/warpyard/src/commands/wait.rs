@@ -47,7 +47,7 @@ impl Wait {
         Ok(verdict(&waited))
     }
 
-    /// What to wait for, one by one. A job or task goes to the server as it is; of more, their ids are asked for.
+    /// The selectors to wait for, one by one. A single job or task is sent as it is; others are resolved to ids.
     fn ids(&self, client: &Client) -> anyhow::Result<Vec<String>> {
         let mut ids = Vec::new();
         for text in &self.jobs {
@@ -64,7 +64,7 @@ impl Wait {
     }
 }
 
-/// One line for each: of one that did not succeed, also the reason.
+/// One line per job, with the reason if it did not succeed.
 fn how_it_ended(job: &JobView, screen: &Screen) -> String {
     let cancelled = job.outcome == Some(Outcome::Cancelled);
     match job.state == State::Done && job.outcome != Some(Outcome::Succeeded) {

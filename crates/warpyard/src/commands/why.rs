@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 use warpyard_api::wire::State;
 
-/// How often, and how long after, a forecast that is being made is asked for again.
+/// Number of and interval between polls for a forecast that is still being computed.
 const ASKS: usize = 30;
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 

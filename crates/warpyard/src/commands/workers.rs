@@ -57,7 +57,7 @@ fn only(workers: Vec<WorkerView>) -> Result<String, UsageError> {
     }
 }
 
-/// What a worker is now, after it was told something.
+/// The answer to a command about a worker: its new state.
 pub(super) fn answer(context: &Context, worker: &WorkerView) -> anyhow::Result<Exit> {
     context.answer(worker, |worker, _| {
         let running = match (worker.state, worker.running) {

@@ -82,7 +82,7 @@ pub(super) fn device_files() -> Vec<Finding> {
     closed.map(finding).collect()
 }
 
-/// How tasks are paused: by a group of the kernel's where one can be made.
+/// Checks how tasks are paused: by a cgroup where one can be created.
 pub(super) fn freezing() -> Finding {
     let remedy = "run the server as a systemd service (`warpyard install`), which delegates a group to it";
     if !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {

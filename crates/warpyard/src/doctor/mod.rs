@@ -8,19 +8,19 @@ use serde::Serialize;
 use std::path::Path;
 use warpyard_api::client::Client;
 
-/// How well something is.
+/// Result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Health {
     /// As it should be.
     Fine,
-    /// It works, with less than there could be.
+    /// It works, with limitations.
     Warning,
-    /// Something will not work.
+    /// It does not work.
     Bad,
 }
 
-/// What a check found.
+/// A finding of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) check: &'static str,
@@ -44,7 +44,7 @@ impl Finding {
     }
 }
 
-/// What all checks find, on a machine whose data would be in `data`, of a server if one is known.
+/// The findings of all checks, for the data directory `data` and the server, if one is known.
 pub(crate) fn examine(client: Option<&Client>, data: &Path) -> Vec<Finding> {
     let mut findings = service::server(client);
     findings.extend(machine::gpus());

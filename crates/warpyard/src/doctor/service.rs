@@ -86,7 +86,7 @@ fn exposed(address: &str) -> Option<Finding> {
     (!listens.ip().to_canonical().is_loopback()).then(|| Finding::warning("network", found, remedy))
 }
 
-/// Where a server of this machine that serves everyone keeps its data, which is not the caller's to write.
+/// Data directory of a shared server, which the caller may not write.
 pub(super) fn data_of_everyones(client: Option<&Client>, own: &Path) -> Option<PathBuf> {
     let client = client.filter(|client| client.url().starts_with("unix:"))?;
     let theirs = client.info().ok().map(|info| PathBuf::from(info.data))?;

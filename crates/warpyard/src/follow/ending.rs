@@ -1,16 +1,16 @@
-//! What a job's end means for whoever followed it: what to exit with, and what to say where the program itself did not.
+//! The end of a followed job: the exit code, and a message where the program itself printed none.
 
 use crate::show::history::reason_with_outcome;
 use crate::show::{Screen, jobs};
 use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{JobView, Outcome};
 
-/// What timeout(1) exits with.
+/// The exit code of timeout(1).
 const TIMED_OUT: u8 = 124;
-/// What a shell says of a program that Ctrl-C ended; said of whatever was cancelled, by whomever.
+/// The exit code of a program ended by Ctrl-C in a shell; used for every cancelled job.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// What to exit with after a job: as its task did where it has only one, otherwise 1 unless all succeeded.
+/// The exit code for a job: its task's if it has only one, otherwise 1 unless all succeeded.
 pub(crate) fn exit_code(job: &JobView) -> u8 {
     let only = match job.tasks.as_slice() {
         [only] if job.counts.total() == 1 => Some(only),
@@ -38,7 +38,7 @@ pub(crate) fn ended_by_itself(job: &JobView) -> bool {
     }
 }
 
-/// How a job ended and why, in a line each. `from_here` says that whoever reads it had it cancelled.
+/// How a job ended and why, one line each. `from_here`: the user cancelled it in this terminal.
 pub(crate) fn last_words(job: &JobView, from_here: bool, screen: &Screen) -> String {
     let ended = jobs::ended(job, screen);
     let elsewhere = (job.outcome == Some(Outcome::Cancelled) && !from_here).then_some(

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use warpyard_api::client::{Client, ClientError};
 use warpyard_api::wire::{JobView, LogFilter, State};
 
-/// How long a server may be away before following gives up.
+/// Longest outage of the server before following gives up.
 pub(crate) const MAX_OUTAGE: Duration = Duration::from_secs(60);
-/// How soon it is asked for again.
+/// Delay before the server is asked again.
 pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// How a copy ended.
+/// Why copying a log ended.
 enum CopyEnd {
-    /// The log did.
+    /// The end of the log.
     Log,
-    /// The connection did.
+    /// The end of the connection.
     Connection,
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn follow_task(
     follow_task_from(client, ask, filter, (first_attempt, 0), out)
 }
 
-/// The same from so many bytes into the first attempt on.
+/// Follows a task's log from an offset in the first attempt.
 pub(crate) fn follow_task_from(
     client: &Client,
     ask: &str,

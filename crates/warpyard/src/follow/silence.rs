@@ -1,4 +1,4 @@
-//! A word to whoever wonders why nothing happens.
+//! An explanation for a user whose job does not start.
 
 use std::io::{self, IsTerminal};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use warpyard_api::client::Client;
 use warpyard_api::text::escape_controls;
 use warpyard_api::wire::State;
 
-/// After how long a person wonders.
+/// Delay before the explanation.
 const EXPLAIN_AFTER: Duration = Duration::from_secs(2);
 
-/// Says once why a job has not started, beside following it, where a person watches.
+/// Prints once why a job has not started, on another thread, if standard error is a terminal.
 pub(crate) fn explain_silence(client: &Client, job: &str) {
     if !io::stderr().is_terminal() {
         return;

@@ -1,11 +1,11 @@
-//! JSON that people give, with the words that some programs write for what JSON has no number for told by where they are.
+//! JSON input with errors that name the path of the field, also for non-finite numbers.
 
 use crate::input::bad_file;
 use crate::usage_error::UsageError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What Python and others write, which no reader of JSON takes.
+/// Non-finite numbers as Python writes them, which are no JSON.
 const WORDS: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
 
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +22,7 @@ struct FieldError {
     error: serde_json::Error,
 }
 
-/// Reads what a file is said to hold; where it does not, the way to the field is named.
+/// Parses a file's text; an error names the path of the field.
 pub(crate) fn parse_json<T: DeserializeOwned>(file: &str, text: &str) -> Result<T, UsageError> {
     let mut json = serde_json::Deserializer::from_str(text);
     let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
@@ -70,7 +70,7 @@ fn outside_of_strings(text: &str, word: &str, by: &str) -> Option<String> {
     found.then_some(out)
 }
 
-/// How long the string is that a text begins with, quotes included.
+/// The length of the string literal at the start of a text, quotes included.
 fn string_length(text: &str) -> usize {
     let mut escaped = false;
     let end = text.bytes().enumerate().skip(1).find(|&(_, byte)| {

@@ -1,9 +1,9 @@
-//! Things that have names, in registries: found, or refused with a list of what there is.
+//! Lookup by name in registries, with suggestions and the list of names on failure.
 
 use crate::usage_error::UsageError;
 use warpyard_api::text::closest_match;
 
-/// The one that has the name. `what` is what they are called, such as `algorithm`.
+/// Finds the entry of a name. `what` is the kind of entry, such as `algorithm`.
 pub(crate) fn find_by_name<'a, T>(
     what: &'static str,
     name: &str,

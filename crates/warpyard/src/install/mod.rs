@@ -21,7 +21,7 @@ pub(crate) enum Scope {
     User,
 }
 
-/// Where things go.
+/// Paths of an installation.
 #[derive(Debug)]
 pub(crate) struct Layout {
     root: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) struct Layout {
     home: PathBuf,
 }
 
-/// What is written where, before anything is.
+/// A file to install.
 pub(crate) struct InstallFile {
     pub(crate) path: PathBuf,
     pub(crate) content: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) struct InstallFile {
     pub(crate) editable: bool,
 }
 
-/// What an installation left, and where.
+/// The manifest of an installation.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     /// The program's version.
@@ -56,7 +56,7 @@ impl Layout {
         Layout { root, scope, home }
     }
 
-    /// Where a file goes: for everyone below `system`, for one user below `user` in their home.
+    /// The path of a file: `system` for everyone, or `user` below one user's home.
     fn at(&self, system: &str, user: &str) -> PathBuf {
         match self.scope {
             Scope::System => self.root.join(system),
@@ -89,7 +89,7 @@ impl Layout {
         Path::new("/").join(path.strip_prefix(&self.root).unwrap_or(path))
     }
 
-    /// Everything an installation consists of.
+    /// All files of an installation.
     fn files_to_write(&self, program: Vec<u8>) -> Vec<InstallFile> {
         let file = |path, content| InstallFile { path, content, mode: 0o644, editable: false };
         let unit = unit::text(self.scope, &self.seen(&self.program()), &self.seen(&self.config()));
@@ -129,7 +129,7 @@ impl Layout {
         Ok(installed)
     }
 
-    /// What is installed, if anything is.
+    /// The manifest of what is installed, if anything is.
     pub(crate) fn installed(&self) -> io::Result<Option<Manifest>> {
         match fs::read(self.list()) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),

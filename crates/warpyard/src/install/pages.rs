@@ -19,7 +19,7 @@ pub(super) const COMPLETIONS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// What a shell needs to complete our words by asking us, job ids among them.
+/// The script by which a shell asks this program for completions, job ids among them.
 pub(crate) fn completions(shell: &str) -> Vec<u8> {
     let mut script = Vec::new();
     let shells = Shells::builtins();

@@ -7,11 +7,11 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DetachKeys {
     keys: Vec<u8>,
-    /// How many of them were just typed and are held back.
+    /// How many of them were just typed and are withheld.
     held: usize,
 }
 
-/// What becomes of what was typed.
+/// Typed input without the detach keys.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FilteredInput {
     pub(super) send: Vec<u8>,

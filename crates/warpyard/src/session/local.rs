@@ -17,7 +17,7 @@ pub(crate) fn size() -> Option<Size> {
     Some(Size { rows: height.0, columns: width.0 })
 }
 
-/// Every key is handed over for as long as this lasts.
+/// Raw mode of this terminal, until dropped.
 #[derive(Debug)]
 pub(super) struct RawMode(());
 
@@ -44,7 +44,7 @@ fn before_that() -> std::sync::MutexGuard<'static, Option<(OwnedFd, Termios)>> {
     BEFORE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Gives the keys back, if they were handed over; whoever exits without unwinding does so first.
+/// Restores the terminal's mode. To be called before exiting without unwinding.
 pub(crate) fn restore() {
     if let Some((terminal, before)) = before_that().take() {
         let _gone = tcsetattr(terminal, SetArg::TCSANOW, &before);

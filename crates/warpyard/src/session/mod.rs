@@ -28,7 +28,7 @@ use warpyard_session::{ClientFrame, Frame, FrameDecoder, SessionFrame};
 const MAX_PENDING_INPUT: usize = 64 << 10;
 const CHUNK: usize = 64 << 10;
 
-/// How it ended.
+/// How a session ended for this client.
 #[derive(Debug)]
 pub(crate) enum SessionEnd {
     /// The person left, and the job goes on.
@@ -42,7 +42,7 @@ pub(crate) enum SessionEnd {
     },
 }
 
-/// Someone at a terminal of this machine who wants to be at a task's.
+/// A client that connects this terminal to a task's.
 pub(crate) struct AttachedClient<'a> {
     pub(crate) context: &'a Context,
     pub(crate) client: Client,
@@ -50,11 +50,11 @@ pub(crate) struct AttachedClient<'a> {
     pub(crate) ask: &'a str,
     pub(crate) keys: DetachKeys,
     pub(crate) signals: Signals,
-    /// Where what is printed goes.
+    /// Where the task's output is written.
     pub(crate) out: &'a mut dyn Write,
 }
 
-/// How far in what an attempt printed one is.
+/// The position in an attempt's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Position {
     attempt: u32,
@@ -65,7 +65,7 @@ struct Position {
     joined: bool,
 }
 
-/// How one connection ended.
+/// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionEnd {
     Detached,
@@ -152,7 +152,7 @@ impl AttachedClient<'_> {
         );
     }
 
-    /// One connection, for as long as it lasts.
+    /// Runs one connection until it ends.
     fn visit(
         &mut self,
         mut link: TerminalConnection,
@@ -260,7 +260,7 @@ impl AttachedClient<'_> {
     }
 }
 
-/// What can be done without waiting.
+/// Descriptors that are ready.
 struct Readiness {
     typed: bool,
     resized: bool,
@@ -273,7 +273,7 @@ fn framed(ask: &ClientFrame) -> Vec<u8> {
     bytes
 }
 
-/// What was typed; nothing where there is nobody to type any more.
+/// Reads typed input; none at its end.
 fn read_typed(buffer: &mut [u8]) -> io::Result<Option<&[u8]>> {
     match nix::unistd::read(io::stdin(), buffer) {
         Ok(0) | Err(Errno::EIO) => Ok(None),

@@ -29,7 +29,7 @@ pub(super) struct TerminalModes {
 }
 
 impl TerminalModes {
-    /// Takes note of what is printed.
+    /// Tracks mode changes in the output.
     pub(super) fn see(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             match (self.begun.len(), byte) {

@@ -17,11 +17,11 @@ pub(crate) struct AllocationResult<'a> {
     pub(crate) goal: &'static GoalDef,
     pub(crate) instance: &'a Instance,
     pub(crate) answer: &'a Solution,
-    /// What checking found, where that was asked for.
+    /// Result of `--check`.
     pub(crate) checked: Option<CheckReport>,
     /// Whether jobs may share.
     pub(crate) sharing: bool,
-    /// How long solving took.
+    /// Solving time in seconds.
     pub(crate) seconds: f64,
 }
 
@@ -98,7 +98,7 @@ impl Serialize for AllocationResult<'_> {
     }
 }
 
-/// All of it in words.
+/// The allocation as text.
 pub(crate) fn text(allocated: &AllocationResult<'_>, screen: &Screen) -> String {
     let AllocationResult { goal, instance, answer, .. } = allocated;
     let types: Vec<_> =
@@ -169,7 +169,7 @@ fn scarcity(AllocationResult { goal, instance, answer, .. }: &AllocationResult<'
     Some(format!("{name} is scarce: one more {name} would {helps}"))
 }
 
-/// Whose own constraint binds.
+/// Jobs whose own constraint is binding.
 fn binding(AllocationResult { instance, answer, .. }: &AllocationResult<'_>) -> Option<String> {
     let found = &answer.bottleneck;
     let named: Vec<String> = found.jobs.iter().map(|m| instance.jobs[*m].id.to_string()).collect();
@@ -179,7 +179,7 @@ fn binding(AllocationResult { instance, answer, .. }: &AllocationResult<'_>) -> 
     (found.binding > 0).then(|| format!("{noun} {}{more}", named.join(", ")))
 }
 
-/// What one GPU more does, by goal.
+/// The marginal value of one more GPU, by goal.
 fn gained(goal: &GoalDef, gain: &str) -> String {
     match goal.name {
         "max-min" | "max-min-fill" => format!("raise everyone by {gain}"),
@@ -212,7 +212,7 @@ fn prices(allocated: &AllocationResult<'_>) -> Option<String> {
     Some(format!("{} ({of} per GPU more)", each.join(", ")))
 }
 
-/// What was proved.
+/// The certificate.
 fn verdict(allocated: &AllocationResult<'_>, checked: &CheckReport) -> String {
     let fit = if checked.excess > 0.0 { format!(" (to {:.0e})", checked.excess) } else { String::new() };
     let queues = matches!(allocated.answer.certificate, Certificate::Queues { .. });

@@ -6,12 +6,12 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use warpyard_sim::SimReport;
 
-/// What simulations were drawn from.
+/// The population that simulations are a sample of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sample {
-    /// Nothing: the one simulation is all there is to know.
+    /// None: a single workload, so there is no sampling error.
     Single,
-    /// Seeds, which others could have been.
+    /// Workloads of random seeds.
     Seeds,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct PolicyFigures {
     means: Map<String, Value>,
     /// Of each figure between what its mean truly lies, 95 times in 100; none where that cannot be told.
     intervals: Map<String, Value>,
-    /// How much it differs from another policy on the same workloads.
+    /// The paired difference from another policy on the same workloads.
     paired: Option<PairedDifference>,
 }
 
@@ -36,7 +36,7 @@ struct PairedDifference {
     intervals: Map<String, Value>,
 }
 
-/// What a figure is not.
+/// Fields of a report that are names, not figures.
 const NAMES: [&str; 2] = ["policy", "seed"];
 
 impl PolicyFigures {

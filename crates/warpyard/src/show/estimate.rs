@@ -6,7 +6,7 @@ use warpyard_api::quantity::ByteSize;
 use warpyard_api::text::escape_controls;
 use warpyard_estimate::{Estimate, GPUS, Method, Mode, Request};
 
-/// What an estimate is of.
+/// The model an estimate is about, and what was asked of it.
 pub(crate) struct EstimateSubject<'a> {
     pub(crate) name: &'a str,
     pub(crate) request: &'a Request,

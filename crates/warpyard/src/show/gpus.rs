@@ -79,7 +79,7 @@ fn kind(gpu: &GpuView) -> String {
     format!("{kind}-{:.0}GB", gpu.memory_bytes as f64 / GIB)
 }
 
-/// Who is on the device: our tasks, others, or nobody.
+/// The users of a device: our tasks, foreign processes, or none.
 fn who(gpu: &GpuView) -> (String, Paint) {
     let task = |bytes: u64| format!("{:.1}G", bytes as f64 / GIB);
     let mut parts: Vec<String> = gpu

@@ -1,4 +1,4 @@
-//! What people see: tables, times and colours for every answer of the server. Renderers turn wire types into text and
+//! Text output: tables, times and colours for every answer of the server. Renderers turn wire types into text and
 //! nothing else; they are told the width, the moment and the time zone, so that a test can fix all three.
 
 pub(crate) mod allocate;

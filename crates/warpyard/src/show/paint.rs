@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use warpyard_api::wire::{Outcome, State};
 
-/// How a text stands out.
+/// Style of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Paint {
     Plain,

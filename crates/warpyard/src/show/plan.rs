@@ -10,16 +10,16 @@ use warpyard_dag::{Instance, Schedule};
 /// More lines than this are for programs to read.
 const MOST_LINES: usize = 40;
 
-/// What a planner made of an instance.
+/// Result of a planner.
 pub(crate) struct PlanResult<'a> {
     pub(crate) algorithm: &'static str,
     /// For a portfolio, the member that found it.
     pub(crate) winner: &'static str,
     pub(crate) instance: &'a Instance,
     pub(crate) schedule: Schedule,
-    /// What no schedule can beat.
+    /// Lower bound of the makespan.
     pub(crate) bound: f64,
-    /// How long planning took.
+    /// Planning time in seconds.
     pub(crate) seconds: f64,
 }
 
@@ -77,7 +77,7 @@ impl PlanTime {
 }
 
 impl PlanResult<'_> {
-    /// How good it is.
+    /// The figures of the plan.
     pub(crate) fn figures(&self) -> PlanFigures {
         let whole = self.instance.is_integral();
         PlanFigures {
@@ -91,7 +91,7 @@ impl PlanResult<'_> {
         }
     }
 
-    /// The same, and which task is where.
+    /// The figures of the plan and its schedule.
     pub(crate) fn figures_and_schedule(&self) -> PlanFigures {
         let whole = self.instance.is_integral();
         let placed = |(task, slot): (usize, &warpyard_dag::Slot)| PlacedTask {
@@ -112,7 +112,7 @@ fn given(name: Cow<'_, str>, index: usize) -> Option<String> {
     (*name != index.to_string()).then(|| name.into_owned())
 }
 
-/// How far above what no schedule can beat.
+/// The gap to the lower bound.
 fn above(figures: &PlanFigures) -> String {
     let (makespan, bound) = (figures.makespan.value(), figures.lower_bound.value());
     if bound > 0.0 { percent((makespan / bound - 1.0).max(0.0)) } else { String::new() }

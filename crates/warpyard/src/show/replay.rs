@@ -8,7 +8,7 @@ use std::fmt::Write;
 use warpyard_sim::SimReport;
 use warpyard_sim::replay::{Fidelity, Progress, Recording, RecordingSummary, ReplayOutcome, ReplayPolicy};
 
-/// What is answered.
+/// The answer of `replay`.
 pub(crate) struct ReplayAnswer {
     span_s: f64,
     policy: String,

@@ -64,7 +64,7 @@ fn one() -> usize {
     1
 }
 
-/// What is wrong with a file, and on which line.
+/// An error in a cluster file, with its line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {source}")]
 struct BadLine {
@@ -72,7 +72,7 @@ struct BadLine {
     source: ClusterSpecError,
 }
 
-/// Why a list of nodes is no cluster.
+/// Why a list of nodes cannot be used as a cluster.
 #[derive(Debug, thiserror::Error)]
 enum BadNodes {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! What an hour of one GPU of each type costs, in whatever money.
+//! Prices of an hour of one GPU, by type, in any currency.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What simulations leave behind in files: a page, tables as CSV, and every plot as SVG and PNG.
+//! Output files of simulations: a report, tables as CSV, and every plot as SVG and PNG.
 
 use crate::input::write_file;
 use crate::usage_error::UsageError;
@@ -32,12 +32,12 @@ const SCALE: f32 = 2.0;
 const FONT: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
 
 impl Outputs {
-    /// Whether any are.
+    /// Whether any output file was asked for.
     pub(crate) fn wanted(&self) -> bool {
         self.report.is_some() || self.csv.is_some() || self.plots.is_some()
     }
 
-    /// Writes them.
+    /// Writes the output files.
     pub(crate) fn write(&self, study: &ComparisonPage) -> anyhow::Result<()> {
         if let Some(file) = &self.report {
             write_file(file, |to| to.write_all(study.html().as_bytes()))?;

@@ -1,5 +1,5 @@
-//! How far simulations are, several at once: how long until all jobs have come, events, simulated time, speed. What one
-//! wants to know most comes first, since a narrow terminal cuts off the rest.
+//! Progress of several simulations at once: jobs submitted, time left, events, simulated time, speed. The most important
+//! comes first, since a narrow terminal cuts off the rest.
 
 use crate::show::{figure, format_span_secs, percent, time_left};
 use crate::simulation::ProgressLine;
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use warpyard_core::{Event, EventKind};
 
-/// Events between two looks at whether there is something to say.
+/// Events counted between two updates of the totals.
 const EVENTS_PER_UPDATE: u64 = 4096;
 
-/// What is counted.
+/// Totals over all simulations.
 pub(crate) struct Progress {
     line: Mutex<ProgressLine>,
     began: Instant,

@@ -1,13 +1,13 @@
-//! How far a long computation is: a line on standard error that is written over where a person watches, and nothing
+//! Progress line of a long computation: rewritten in place on standard error where that is a terminal, and nothing
 //! in a pipe.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// More often than this nobody can read.
+/// Shortest interval between two updates.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The line; gone when dropped.
+/// The line; erased when dropped.
 pub(crate) struct ProgressLine {
     watched: bool,
     said: Option<Instant>,
@@ -18,12 +18,12 @@ impl ProgressLine {
         Self { watched: std::io::stderr().is_terminal(), said: None }
     }
 
-    /// Whether anyone watches; otherwise nothing need be kept for saying.
+    /// Whether standard error is a terminal; otherwise nothing need be computed.
     pub(crate) fn is_watched(&self) -> bool {
         self.watched
     }
 
-    /// Says how far it is, unless that was said a moment ago.
+    /// Updates the line, unless it was updated a moment ago.
     pub(crate) fn say(&mut self, text: impl FnOnce() -> String) {
         if !self.watched || self.said.is_some_and(|said| said.elapsed() < INTERVAL) {
             return;

@@ -1,5 +1,5 @@
-//! One simulation after another on the same cluster: policies by name, jobs that can never fit refused beforehand, and
-//! how far it is.
+//! Simulation runs on one cluster: policies by name, workloads that could never finish refused beforehand, and
+//! progress.
 
 use super::progress::{Progress, RunCount};
 use crate::input::{find_by_name, help_list};
@@ -19,23 +19,23 @@ use warpyard_sim::report::timeline::Timeline;
 use warpyard_sim::workload::TraceJob;
 use warpyard_sim::{Arrival, Setup, Sim, SimReport};
 
-/// How long a solver beside the loop is taken to need: more than any does for some thousand jobs, and always the same, so
+/// Modelled duration of a background solve: longer than any takes for some thousand jobs, and constant, so
 /// that the same seed gives the same run.
 const SOLVE_TIME: Span = Span(100_000);
 
-/// What simulations of one kind have in common.
+/// An experiment: everything its simulations have in common but policy and seed.
 pub(crate) struct Experiment {
     pub(crate) workers: Vec<WorkerInfo>,
     pub(crate) workload: Workload,
-    /// How fast profiles are.
+    /// Throughputs of profiles.
     pub(crate) throughputs: Throughputs,
-    /// What types cost.
+    /// Prices of GPU types.
     pub(crate) costs: Costs,
-    /// What starting again costs a task.
+    /// Time a task loses by a restart.
     pub(crate) restart: Span,
-    /// From being told to begin until a process runs.
+    /// Delay between placement and start.
     pub(crate) start_delay: Span,
-    /// How much tasks that run on a GPU at once slow each other.
+    /// Slowdown of tasks that share a GPU.
     pub(crate) contention: f64,
     /// Whether jobs that can never fit are counted instead of rejection beforehand.
     pub(crate) count_rejected: bool,
@@ -69,10 +69,10 @@ pub(crate) fn parse_policies(text: &str) -> Result<Vec<PolicyChoice>, UsageError
     each.iter().map(|text| parse_policy(text)).collect()
 }
 
-/// Of how many jobs at most it is looked up how fast they are.
+/// Maximum number of jobs whose throughputs are checked.
 const MAX_JOBS_CHECKED: usize = 100_000;
 
-/// Types of GPU in small letters.
+/// The cluster's GPU types, in lower case.
 pub(crate) fn gpu_types(workers: &[WorkerInfo]) -> BTreeSet<String> {
     workers.iter().flat_map(|worker| &worker.devices).map(|device| device.kind.to_ascii_lowercase()).collect()
 }
@@ -113,7 +113,7 @@ impl Experiment {
         job.at_speeds(|profile, gpus| throughputs.of(profile, gpus))
     }
 
-    /// Refuses a workload with a job that could never run, with where that job is.
+    /// Refuses a workload with a job that could never run, naming its place.
     pub(crate) fn check(&self, policy: &PolicyChoice) -> Result<(), UsageError> {
         self.check_speeds()?;
         if self.count_rejected {
@@ -130,7 +130,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Refuses a table of speeds by which a job would get nowhere on any type there is, and so never end.
+    /// Refuses throughputs by which a job would make no progress on any GPU type of the cluster and so never end.
     fn check_speeds(&self) -> Result<(), UsageError> {
         let kinds = gpu_types(&self.workers);
         let mut seen = BTreeSet::new();
@@ -148,7 +148,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// Simulates and says what came out.
+    /// Runs one simulation.
     pub(crate) fn run(
         &self,
         policy: &PolicyChoice,
@@ -189,16 +189,16 @@ impl Experiment {
     }
 }
 
-/// What is kept of a simulation beside its figures.
+/// What to record of a simulation beside its figures.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RunOptions {
     /// The figures of each job.
     pub(crate) per_job: bool,
-    /// Who was where.
+    /// The timeline of placements.
     pub(crate) timeline: bool,
 }
 
-/// What came out of a simulation.
+/// Result of a simulation.
 pub(crate) struct RunResult {
     pub(crate) report: SimReport,
     pub(crate) timeline: Option<Timeline>,

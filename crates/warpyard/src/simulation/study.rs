@@ -26,7 +26,7 @@ const COLUMNS: [(&str, &str, &str); 13] = [
     ("restarts", "restarts", "how often a task was started again"),
 ];
 
-/// What a figure means.
+/// The explanation of a figure.
 pub(crate) fn meaning(figure: &str) -> &'static str {
     let column = COLUMNS.iter().find(|(_, key, _)| *key == figure);
     column.map_or("", |(_, _, means)| means)

@@ -1,4 +1,4 @@
-//! How fast profiles run on types of GPU, read from a table as Gavel publishes it, for the engine to know and for
+//! Throughputs of profiles by GPU type, from a table in Gavel's published format, for the engine to use and for
 //! simulated tasks to run by.
 
 use crate::input::{parse_json, read_file};
@@ -15,7 +15,7 @@ use warpyard_sim::StepSpeeds;
 /// Types of the published table for jobs whose GPUs are spread over servers, which no task here has.
 const SPREAD: &str = "_unconsolidated";
 
-/// How fast profiles are, by name and number of GPUs.
+/// Throughputs by profile and number of GPUs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Throughputs(Arc<BTreeMap<String, BTreeMap<u16, Arc<StepSpeeds>>>>);
 
@@ -41,7 +41,7 @@ impl Throughputs {
         Ok(Throughputs(Arc::new(paces.shared())))
     }
 
-    /// The same, saying of every type there is that what the table does not have gets nowhere there, as a simulation has it.
+    /// A copy with a throughput of 0 for every GPU type the table lacks, as the simulation assumes.
     pub(crate) fn on(&self, kinds: &BTreeSet<String>) -> Throughputs {
         let mut all = BTreeMap::clone(&self.0);
         for pace in all.values_mut().flat_map(BTreeMap::values_mut) {
@@ -53,17 +53,17 @@ impl Throughputs {
         Throughputs(Arc::new(all))
     }
 
-    /// How fast a profile is on so many GPUs of each type, where anyone said.
+    /// The throughputs of a profile on this many GPUs, if known.
     pub(crate) fn of(&self, profile: &str, gpus: u16) -> Option<Arc<StepSpeeds>> {
         self.0.get(profile)?.get(&gpus).cloned()
     }
 
-    /// Whether anyone said how fast two are that share their GPUs.
+    /// Whether throughputs of pairs that share GPUs are known.
     pub(crate) fn know_pairs(&self) -> bool {
         self.0.values().flat_map(BTreeMap::values).any(|pace| !pace.beside.is_empty())
     }
 
-    /// The same as the server is told it.
+    /// The table in the form of the HTTP interface.
     pub(crate) fn to_wire(&self) -> wire::Throughputs {
         let mut throughputs = Vec::new();
         for (profile, by_gpus) in self.0.iter() {
@@ -86,7 +86,7 @@ impl Throughputs {
         wire::Throughputs { throughputs, cost_per_hour: BTreeMap::new() }
     }
 
-    /// What the engine is told of them and of what types cost; nothing where there is nothing to tell.
+    /// The command that sets throughputs and prices in the engine; none if there are none.
     pub(crate) fn command(&self, Costs(costs): Costs) -> Option<Command> {
         let speeds: Vec<Speed> = self.to_wire().throughputs.into_iter().map(speed).collect();
         (!speeds.is_empty() || !costs.is_empty()).then_some(Command::SetSpeeds { speeds, costs })
@@ -98,7 +98,7 @@ fn speed(said: wire::Throughput) -> Speed {
     Speed { profile, gpus, kind: gpu_type, steps_per_second, measured, beside }
 }
 
-/// What a table says of each profile, while it is read.
+/// The table while it is being read.
 #[derive(Default)]
 struct PaceTable(BTreeMap<String, BTreeMap<u16, StepSpeeds>>);
 

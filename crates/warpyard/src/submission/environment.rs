@@ -1,4 +1,4 @@
-//! What is true where the command was given: the login, the directory, and the variables worth taking along.
+//! The environment of the caller: login name, directory, and the variables to send with a job.
 
 use crate::session;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use warpyard_api::wire::TerminalSize;
 use warpyard_session::Size;
 
-/// The surroundings of the command itself.
+/// The environment in which the command was called.
 #[derive(Debug)]
 pub(crate) struct CallerEnvironment {
     /// The login name.
@@ -21,7 +21,7 @@ pub(crate) struct CallerEnvironment {
     pub(crate) terminal: Option<TerminalSize>,
 }
 
-/// Variables that are about this shell and this terminal, not about the work.
+/// Variables that describe this shell and terminal, not the work.
 const SESSION: [&str; 22] = [
     "_",
     "PWD",
@@ -47,14 +47,14 @@ const SESSION: [&str; 22] = [
     "GPG_TTY",
 ];
 
-/// The same by how they start; whoever may read a job's environment must not get into this session either.
+/// Prefixes of such variables. `SSH_AUTH_SOCK` would let a reader of the job's environment use this session's keys.
 const SESSION_PREFIXES: [&str; 2] = ["SSH_", "XDG_SESSION_"];
 
-/// What lets its owner give orders to the server is never part of a job.
+/// The server's token is never part of a job.
 const SECRET: &str = "WARPYARD_TOKEN";
 
 impl CallerEnvironment {
-    /// As it really is.
+    /// Reads it from this process.
     pub(crate) fn current() -> Self {
         Self {
             user: login(),
@@ -64,7 +64,7 @@ impl CallerEnvironment {
         }
     }
 
-    /// The variables a job takes along unless told otherwise. One that is not text cannot be sent.
+    /// The variables sent by default. One that is not UTF-8 cannot be sent.
     pub(crate) fn variables_to_send(&self) -> BTreeMap<String, String> {
         let text = |(name, value): &(OsString, OsString)| {
             Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))

@@ -17,7 +17,7 @@ use warpyard_api::job::{DependencyCondition, JobDependency};
 use warpyard_api::selector::{Selector, SelectorPart, TaskRef};
 use warpyard_api::wire::{JobFilter, SubmitReply, SubmitRequest};
 
-/// What `submit` and `run` take.
+/// Arguments of `submit` and `run`.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Request {
     /// A job file, TOML or JSON; - reads it from standard input
@@ -40,13 +40,13 @@ pub(crate) struct Request {
 /// A job ready to be sent.
 #[derive(Debug)]
 pub(crate) struct Submission {
-    /// What is sent.
+    /// The request to the server.
     pub(crate) submit: SubmitRequest,
-    /// How it was written.
+    /// Where the job was written, for error messages.
     pub(crate) origin: Origin,
     /// Its name.
     pub(crate) name: String,
-    /// How many tasks it has, each of an array's counted.
+    /// Number of tasks, every one of an array counted.
     pub(crate) tasks: u64,
     /// Whether it is one task, in a terminal.
     pub(crate) is_session: bool,

@@ -1,4 +1,4 @@
-//! The options of a job, of its task and of what surrounds it, and the document they say.
+//! Options of a job, of its task and of its environment, and the document they make.
 
 use super::CallerEnvironment;
 use crate::usage_error::UsageError;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use warpyard_api::job::JobDoc;
 use warpyard_api::quantity::Micros;
 
-/// What can be said of a whole job, also beside a file.
+/// Options of a job, which also apply to a job file.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Job")]
 pub(crate) struct JobOptions {
@@ -66,7 +66,7 @@ impl JobOptions {
     }
 }
 
-/// What can be said of the one task of a command.
+/// Options of the task of a command.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Task")]
 pub(crate) struct TaskOptions {
@@ -196,7 +196,7 @@ pub(super) fn option_of(field: &str) -> String {
     }
 }
 
-/// What surrounds the tasks.
+/// Options of the tasks' environment.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Environment")]
 pub(crate) struct EnvironmentOptions {

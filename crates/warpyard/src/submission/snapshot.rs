@@ -8,10 +8,10 @@ use std::path::Path;
 use warpyard_api::client::Client;
 use warpyard_snapshot::{Hash, Manifest, PackError, PackedDir};
 
-/// How often a directory is read again that changed meanwhile: something in it may be a log that grows.
+/// Attempts at reading a directory that changes meanwhile: something in it may be a growing log.
 const TRIES: u32 = 10;
 
-/// Has the server keep a directory as it is now; gives the snapshot's name.
+/// Uploads a snapshot of a directory; returns its id.
 pub(super) fn keep(client: &Client, dir: &Path) -> anyhow::Result<String> {
     // The server says how much it takes before anything is read.
     let most = client.announce_snapshot(&Manifest::default())?.most_bytes;

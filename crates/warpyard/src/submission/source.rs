@@ -1,4 +1,4 @@
-//! Where a job was written, a file or the command line, and how its problems are told in those terms.
+//! The origin of a job, a file or the command line, and the presentation of its problems in those terms.
 
 use super::options::{JobOptions, TaskOptions, option_of};
 use crate::usage_error::UsageError;
@@ -9,7 +9,7 @@ use warpyard_api::client::ClientError;
 use warpyard_api::job::{Format, JobDoc, ReadOptions, read as read_text, read_value};
 use warpyard_api::problem::{Problem, code, render, render_bare};
 
-/// Where a job was written.
+/// The origin of a job.
 #[derive(Debug)]
 pub(crate) enum Origin {
     /// In a file.
@@ -126,7 +126,7 @@ impl Origin {
         UsageError::Document { text, problems }
     }
 
-    /// What the server says is wrong, with the line or option it is about.
+    /// A refusal by the server, with the line or option it is about.
     pub(crate) fn told(&self, error: ClientError) -> anyhow::Error {
         match error {
             ClientError::Refused(body) if body.status < 500 && !body.problems.is_empty() => {

@@ -11,7 +11,7 @@ use warpyard_dag::read as dag;
 use warpyard_sim::workload::format::{alibaba, csv, gavel, json, philly, sacct, swf};
 use warpyard_sim::workload::{Location, ParsedTrace, TraceJob, TraceTask};
 
-/// What a file does not say and its format leaves open.
+/// Import options: values that a format does not contain.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "What a file does not say")]
 pub(crate) struct ImportOptions {
@@ -58,7 +58,7 @@ impl ImportOptions {
         self.whole_gpu.0
     }
 
-    /// Nothing said but where speeds are.
+    /// Defaults, with a file of throughputs.
     pub(crate) fn with_throughputs(throughputs: Option<String>) -> Self {
         Self { throughputs, ..Self::default() }
     }
@@ -74,7 +74,7 @@ pub(crate) struct Format {
 
 type BoxedError = Box<dyn Error + Send + Sync>;
 
-/// All of them; the first that a file looks like is taken.
+/// All formats; detection takes the first that matches.
 pub(crate) const FORMATS: &[Format] = &[
     Format {
         name: "csv",
@@ -190,7 +190,7 @@ fn read_gavel(text: &str, options: &ImportOptions) -> Result<ParsedTrace, BoxedE
     Ok(reading)
 }
 
-/// One job of as many tasks as the workflow has, those first that others wait for.
+/// Reads a workflow as one job with a task per step, in topological order.
 fn read_workflow(text: &str, options: &ImportOptions) -> Result<ParsedTrace, BoxedError> {
     let dag::Input::Workflow(workflow) = dag::parse_as(text, dag::Format::WfFormat)? else {
         unreachable!("a workflow is read as one");

@@ -1,4 +1,4 @@
-//! What a workload made from a seed is like, as options say it.
+//! Options of generated workloads.
 
 use crate::input::read_file;
 use crate::usage_error::UsageError;
@@ -11,9 +11,9 @@ use warpyard_api::text::escape_controls;
 use warpyard_core::spec;
 use warpyard_sim::workload::{Estimate, Generator, Graphs, Lengths, Shape};
 
-/// Options of every workload that is made.
+/// Options of generated workloads.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "Workloads made from a seed")]
+#[command(next_help_heading = "Generated workloads")]
 pub(crate) struct GeneratorOptions {
     /// Mean time between submissions (a Poisson process); 0 submits all at once [default: 25s]
     #[arg(long, value_name = "TIME")]
@@ -71,16 +71,16 @@ pub(crate) struct GeneratorOptions {
     graph_share: Option<f64>,
 }
 
-/// How a task may be made to give way.
+/// How generated tasks may be preempted.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum PreemptOption {
-    /// It cannot be preempted
+    /// Not at all
     None,
-    /// It is suspended and keeps its memory
+    /// Suspended in place, keeping their memory
     Freeze,
-    /// It ends and starts again later
+    /// Ended, and started again later
     Requeue,
-    /// The same between two batches or items
+    /// Suspended between two batches or items
     Yield,
 }
 
@@ -96,7 +96,7 @@ struct GpuMemory(Option<u64>);
 #[derive(Debug, Clone, PartialEq)]
 struct GpuType(Option<String>);
 
-/// What is no mix.
+/// A text that is no list of weighted values.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "is no mix; write values with weights, as 1:3,2:1 would be for numbers; `--help` has an example of each"
@@ -141,7 +141,7 @@ impl<T: FromStr> FromStr for Weighted<T> {
 }
 
 impl GeneratorOptions {
-    /// An option that was given, if one was.
+    /// The first of these options that was given, if any.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
             ("--gap", self.gap.is_some()),
@@ -164,7 +164,7 @@ impl GeneratorOptions {
         given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }
 
-    /// What makes so many jobs like that.
+    /// The generator of this many jobs.
     pub(crate) fn generator(&self, jobs: u64) -> Result<Generator, UsageError> {
         let usual = Generator::default();
         let estimate = |option, text: &Option<String>, usual| {

@@ -12,7 +12,7 @@ const FULL: f64 = 1.05;
 /// With fewer jobs than this, how fast they come is mostly chance.
 const ENOUGH: usize = 50;
 
-/// What jobs ask for while they come.
+/// The offered load of a workload on a cluster.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Load {
     /// GPUs that would be busy all the time, with tasks that state their memory sharing as well as they fit.
@@ -49,7 +49,7 @@ impl Load {
         self.asked / self.gpus as f64
     }
 
-    /// Says on standard error that it is too much, where it is.
+    /// Warns on standard error if the load exceeds the cluster.
     pub(crate) fn warn(self) {
         if self.share() > FULL {
             note(&format!(
@@ -64,7 +64,7 @@ impl Load {
     }
 }
 
-/// How much of a GPU a task takes at least.
+/// The smallest fraction of a GPU that a task occupies.
 fn share(task: &TraceTask, largest: u64, most: Option<u16>) -> f64 {
     let memory = task.gpu_memory.map_or(1.0, |memory| memory as f64 / largest.max(1) as f64);
     let place = most.filter(|most| *most > 0).map_or(0.0, |most| 1.0 / f64::from(most));
@@ -72,7 +72,7 @@ fn share(task: &TraceTask, largest: u64, most: Option<u16>) -> f64 {
 }
 
 impl Experiment {
-    /// Says on standard error where the workload asks for more than the cluster has.
+    /// Warns on standard error if the workload's load exceeds the cluster.
     pub(crate) fn warn_of_load(&self, seed: u64) {
         if let Some(load) = Load::of(self.workload.jobs(seed), &self.workers) {
             load.warn();

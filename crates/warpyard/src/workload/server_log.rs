@@ -11,7 +11,7 @@ use warpyard_server::recording;
 use warpyard_server::store::Log;
 use warpyard_sim::replay::Recording;
 
-/// Its name among the formats.
+/// The name of the format.
 pub(crate) const SERVER_LOG: &str = "warpyard";
 
 /// Whether it is a data directory or an SQLite file.
@@ -19,7 +19,7 @@ pub(crate) fn is_log(file: &str) -> bool {
     Path::new(file).join("log.db").exists() || is_database(Path::new(file)).unwrap_or(false)
 }
 
-/// What a log, or the one in a data directory, recorded from a moment on.
+/// Reads the recording in a log, or in the one of a data directory, from a moment on.
 pub(crate) fn read_log(path: &Path, since: Time) -> Result<Recording, UsageError> {
     let path = if path.is_dir() { path.join("log.db") } else { path.to_owned() };
     let name = path.display().to_string();

@@ -1,4 +1,4 @@
-//! What a simulation is fed with: a trace from a file, or jobs made from a seed.
+//! The workload of a simulation: a trace from a file, or jobs generated from a seed.
 
 use crate::simulation::Throughputs;
 use crate::usage_error::UsageError;
@@ -11,7 +11,7 @@ use warpyard_sim::workload::{Generator, TraceJob, TraceTask};
 /// The most tasks of a workload that is made: what became of each is kept until the end, in a few hundred bytes.
 const MAX_TASKS: u64 = 10_000_000;
 
-/// Where jobs come from.
+/// Options that name the workload.
 #[derive(Debug, Args)]
 pub(crate) struct WorkloadOptions {
     /// Workload to simulate, in any format `warpyard trace import` knows; - reads standard input
@@ -31,14 +31,14 @@ pub(crate) struct WorkloadOptions {
 /// Jobs to simulate.
 #[derive(Clone)]
 pub(crate) enum Workload {
-    /// The same every time.
+    /// The jobs of a trace.
     Traced(Trace),
-    /// Others for every seed.
+    /// Jobs generated from each seed.
     Generated(Box<Generator>),
 }
 
 impl WorkloadOptions {
-    /// Where they come from, in words.
+    /// A description of the workload.
     pub(crate) fn describe(&self) -> String {
         match (self.generate, &self.trace) {
             (Some(jobs), _) => format!("{jobs} jobs made from the seed"),
@@ -47,7 +47,7 @@ impl WorkloadOptions {
         }
     }
 
-    /// The jobs.
+    /// Reads the trace or prepares the generator.
     pub(crate) fn workload(&self) -> Result<Workload, UsageError> {
         match (self.generate, &self.trace) {
             (Some(0), _) => Err(UsageError::NoJobs("--generate 0".to_owned())),
@@ -76,14 +76,14 @@ impl WorkloadOptions {
 }
 
 impl WorkloadOptions {
-    /// How fast profiles are, where that was said.
+    /// The throughputs given with the workload.
     pub(crate) fn throughputs(&self) -> Result<Throughputs, UsageError> {
         self.throughputs.as_deref().map_or_else(|| Ok(Throughputs::default()), Throughputs::read)
     }
 }
 
 impl Workload {
-    /// How many jobs there are.
+    /// The number of jobs.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Traced(trace) => trace.jobs.len() as u64,
@@ -102,7 +102,7 @@ impl Workload {
         }
     }
 
-    /// One job of each kind there is, with where it comes from. What a job made may ask for is known beforehand.
+    /// One job for each distinct set of requirements, with its origin. Those of generated jobs are known from the options.
     pub(crate) fn kinds(&self) -> Vec<(String, TraceJob)> {
         match self {
             Self::Traced(trace) => {

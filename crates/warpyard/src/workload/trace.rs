@@ -45,7 +45,7 @@ pub(crate) fn read_trace(file: &str, open: &ImportOptions) -> Result<Trace, Usag
     Ok(Trace { file: file.to_owned(), jobs: reading.jobs.into() })
 }
 
-/// Says what was left out and how things were understood.
+/// Prints notes on assumptions and omissions to standard error.
 pub(crate) fn print_notes(reading: &ParsedTrace) {
     for said in &reading.notes {
         note(&format!("note: {}", escape_controls(said)));
