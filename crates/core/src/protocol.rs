@@ -6,7 +6,7 @@ use crate::cluster::{Cluster, Desired, DesiredState};
 use crate::event::{Env, WorkerInfo};
 use crate::ids::{AttemptId, JobId, WorkerId};
 use crate::pool::DeviceState;
-use crate::spec::{Claim, ClaimHolder, OnLost, Origin, Snapshot, TaskSpec, Terminal};
+use crate::spec::{Claim, ClaimHolder, OnLost, Origin, Program, Snapshot, Terminal};
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -151,14 +151,11 @@ pub struct LaunchSpec {
     pub array_index: Option<u32>,
     /// Whose it is.
     pub user: String,
-    /// Program and arguments.
-    pub command: Vec<String>,
-    /// The environment the job was submitted from.
+    /// The program to run.
+    #[serde(flatten)]
+    pub program: Program,
+    /// The environment the job was submitted from, to which the program's is added.
     pub base_env: Arc<Env>,
-    /// Added to it.
-    pub env: BTreeMap<String, String>,
-    /// Where to run.
-    pub workdir: Option<String>,
     /// Main memory in bytes that it may use; none where it requested none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<u64>,
@@ -167,10 +164,6 @@ pub struct LaunchSpec {
     pub cpu_quota: Option<u32>,
     /// After this much running time it is ended.
     pub timeout: Option<Span>,
-    /// Where its standard output goes, beside the log.
-    pub stdout: Option<String>,
-    /// Where its standard error goes, beside the log.
-    pub stderr: Option<String>,
     /// Whether an earlier attempt ran.
     pub restarted: bool,
     /// Present where nothing is run but devices are held for someone.
@@ -218,22 +211,16 @@ impl Cluster {
         let (_, spec) = job.node(id.task.node)?;
         let array_index = spec.array.as_ref().and_then(|a| a.value(id.task.index));
         let fill = Placeholders { job: job.id, index: array_index };
-        let TaskSpec { name, command, env, workdir, stdout, stderr, .. } = spec;
-        let fill_in = |text: &Option<String>| text.as_deref().map(|t| fill.fill(t));
         Some(LaunchSpec {
             job_name: job.spec.name.clone(),
-            task_name: name.clone(),
+            task_name: spec.name.clone(),
             array_index,
             user: job.user.clone(),
-            command: command.iter().map(|c| fill.fill(c)).collect(),
+            program: spec.program.map_text(|text| fill.fill(text)),
             base_env: job.spec.env.and_then(|e| self.env(e)).cloned().unwrap_or_default(),
-            env: env.iter().map(|(k, v)| (k.clone(), fill.fill(v))).collect(),
-            workdir: fill_in(workdir),
             memory_limit: Some(spec.needs.memory).filter(|bytes| *bytes > 0),
             cpu_quota: spec.cpu_quota,
             timeout: spec.timeout,
-            stdout: fill_in(stdout),
-            stderr: fill_in(stderr),
             restarted: id.number > 1,
             claim: spec.claim,
             origin: job.spec.origin.clone(),

@@ -117,14 +117,9 @@ pub enum DependencyCondition {
 pub struct TaskSpec {
     /// Name, unique in the job.
     pub name: String,
-    /// Program and arguments.
-    pub command: Vec<String>,
-    /// Environment variables, which override the job's.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub env: BTreeMap<String, String>,
-    /// Working directory.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workdir: Option<String>,
+    /// Program it runs.
+    #[serde(flatten)]
+    pub program: Program,
     /// Dependencies: nodes that must end first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<AfterNode>,
@@ -176,18 +171,58 @@ pub struct TaskSpec {
     /// Number of steps it has to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// File for its standard output, in addition to the log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stdout: Option<String>,
-    /// File for its standard error, in addition to the log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stderr: Option<String>,
     /// Limit on its log in bytes, if its user has a lower one than usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_size: Option<u64>,
     /// Terminal it runs in, if people can attach to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<Terminal>,
+}
+
+/// A program to run: command, environment, working directory and named outputs. The same struct from the checked job to the
+/// launch message; only the process that calls `exec` has another form of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// Program and arguments. Called `argv` in launch messages.
+    #[serde(alias = "argv")]
+    pub command: Vec<String>,
+    /// Variables added to (and overriding) the inherited environment.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Working directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    /// A file for standard output, beside the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<String>,
+    /// A file for standard error, beside the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<String>,
+}
+
+impl Program {
+    /// A program that is only a command.
+    pub fn new<A: Into<String>>(command: impl IntoIterator<Item = A>) -> Program {
+        Program { command: command.into_iter().map(Into::into).collect(), ..Program::default() }
+    }
+
+    /// The program with every text but the names of variables replaced.
+    pub fn map_text(&self, replace: impl Fn(&str) -> String) -> Program {
+        let optional = |text: &Option<String>| text.as_deref().map(&replace);
+        Program {
+            command: self.command.iter().map(|word| replace(word)).collect(),
+            env: self.env.iter().map(|(name, value)| (name.clone(), replace(value))).collect(),
+            workdir: optional(&self.workdir),
+            stdout: optional(&self.stdout),
+            stderr: optional(&self.stderr),
+        }
+    }
+
+    /// The bytes its texts take in memory.
+    fn size(&self) -> u64 {
+        let optional = self.workdir.iter().chain(&self.stdout).chain(&self.stderr);
+        self.command.iter().chain(optional).map(|text| text_size(text)).sum::<u64>() + env_size(&self.env)
+    }
 }
 
 /// Terminal of a task.
@@ -244,14 +279,12 @@ impl JobSpec {
     pub fn size(&self) -> u64 {
         let task = |task: &TaskSpec| {
             let Needs { gpu_types, scope, preferred, .. } = &task.needs;
-            let texts = task.command.iter().chain(gpu_types).chain([&task.name]);
-            let texts =
-                texts.chain(&task.workdir).chain(&task.profile).chain(&task.stdout).chain(&task.stderr);
+            let texts = gpu_types.iter().chain([&task.name]).chain(&task.profile);
             let ranges = task.array.as_ref().map_or(0, |array| array.ranges.len());
             let small = ranges + scope.len() + preferred.len() + task.after.len();
             size_of::<TaskSpec>() as u64
                 + texts.map(|text| text_size(text)).sum::<u64>()
-                + env_size(&task.env)
+                + task.program.size()
                 + 16 * small as u64
         };
         let own = text_size(&self.name) + 16 * self.after.len() as u64;
@@ -433,5 +466,29 @@ impl Preempt {
     /// Whether preemption ends the attempt, to run again later.
     pub fn ends(self) -> bool {
         matches!(self, Preempt::Requeue | Preempt::Yield)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_keeps_its_program_among_its_own_fields_in_the_log() {
+        let text = r#"{"name":"t","command":["sh"],"env":{"A":"1"},"workdir":"/w","stdout":"out","grace":1}"#;
+        let task: TaskSpec = serde_json::from_str(text).expect("a task of an earlier version");
+        let program = Program {
+            env: BTreeMap::from([("A".into(), "1".into())]),
+            workdir: Some("/w".into()),
+            stdout: Some("out".into()),
+            ..Program::new(["sh"])
+        };
+        assert_eq!(task.program, program);
+        let written = serde_json::to_value(&task).expect("JSON");
+        for field in ["name", "command", "env", "workdir", "stdout"] {
+            assert!(written.get(field).is_some(), "{field}: {written}");
+        }
+        assert_eq!(written.get("program"), None);
+        assert!(serde_json::from_str::<TaskSpec>(r#"{"name":"t"}"#).is_err(), "a command is required");
     }
 }

@@ -11,7 +11,7 @@ use warpyard_core::event::{End, EndReason, Usage};
 use warpyard_core::explain::{WaitReason, without_policy};
 use warpyard_core::limits::{Caps, GpuTime, GroupCaps, LimitKind, Limits};
 use warpyard_core::small::SmallMap;
-use warpyard_core::spec::{Array, Claim, JobSpec, TaskSpec};
+use warpyard_core::spec::{Array, Claim, JobSpec, Program, TaskSpec};
 use warpyard_core::{Cluster, Command, JobId, Span, TaskId, TaskState, Time, WorkerId};
 use yard::{Discard, Yard, one_gpu, task, worker};
 
@@ -26,7 +26,7 @@ fn hours(n: f64) -> Span {
 fn job(gpus: u16, timeout: Option<Span>) -> JobSpec {
     let needs = warpyard_core::spec::Needs { gpus, ..one_gpu() };
     let task =
-        TaskSpec { name: "t".into(), command: vec!["true".into()], needs, timeout, ..TaskSpec::default() };
+        TaskSpec { name: "t".into(), program: Program::new(["true"]), needs, timeout, ..TaskSpec::default() };
     JobSpec { name: "job".into(), tasks: vec![task], ..JobSpec::default() }
 }
 

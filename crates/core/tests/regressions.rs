@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use warpyard_core::command::{AttemptStatus, TaskSelector};
 use warpyard_core::event::{End, EndReason, Outcome, Usage};
 use warpyard_core::protocol::{Report, ReportId, ReportedAttempt};
-use warpyard_core::spec::{AfterJob, AfterNode, DependencyCondition, JobSpec, Needs, TaskSpec};
+use warpyard_core::spec::{AfterJob, AfterNode, DependencyCondition, JobSpec, Needs, Program, TaskSpec};
 use warpyard_core::{Command, JobId, Span, TaskId, TaskState, Time, WorkerId};
 
 use yard::{Yard, one_gpu, task, worker};
@@ -102,7 +102,8 @@ fn lines_given_up_and_made_anew_lose_nobody() {
 #[test]
 fn an_attempt_that_does_nothing_is_ended_once_and_its_task_not_tried_again() {
     let mut yard = Yard::with(worker(1, None));
-    let spec = TaskSpec { needs: one_gpu(), retries: 3, command: vec!["true".into()], ..TaskSpec::default() };
+    let spec =
+        TaskSpec { needs: one_gpu(), retries: 3, program: Program::new(["true"]), ..TaskSpec::default() };
     let spec = JobSpec { tasks: vec![spec], ..JobSpec::default() };
     let submit = Command::Submit { user: "ann".into(), env: None, spec: spec.into() };
     let job = yard.ask(0.0, vec![submit]).expect("a job");

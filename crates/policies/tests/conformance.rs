@@ -15,7 +15,7 @@ use warpyard_core::explain::{self, WaitReason};
 use warpyard_core::place::{Search, acceptable};
 use warpyard_core::pool::{Charge, DeviceInfo, DeviceState, Ledger};
 use warpyard_core::shares::{Allocation, Row, Speed};
-use warpyard_core::spec::{Array, JobSpec, Needs, Preempt, TaskSpec};
+use warpyard_core::spec::{Array, JobSpec, Needs, Preempt, Program, TaskSpec};
 use warpyard_core::{
     Cluster, Command, DeviceId, JobId, Plan, Policy, PolicyChoice, PolicyDef, Span, TaskId, TaskState, Time,
     WorkerId,
@@ -465,7 +465,7 @@ fn a_frozen_attempt_that_ends_releases_what_it_holds() {
     };
     let worker = WorkerInfo { name: "w".into(), devices: vec![device], cpus: 1000, memory: 64, lease: None };
     let needs = Needs { gpus: 1, gpu_memory: Some(1), ..Needs::default() };
-    let task = TaskSpec { name: "t".into(), command: vec!["true".into()], needs, ..TaskSpec::default() };
+    let task = TaskSpec { name: "t".into(), program: Program::new(["true"]), needs, ..TaskSpec::default() };
     let spec = JobSpec { name: "job".into(), tasks: vec![task], ..JobSpec::default() };
     let submit = || Command::Submit { user: "ann".into(), env: None, spec: spec.clone().into() };
     for choice in choices() {
@@ -518,7 +518,7 @@ fn a_reservation_on_one_machine_does_not_block_another() {
         let timeout = timeout.map(|seconds| Span(seconds * 1_000_000));
         let task = TaskSpec {
             name: "t".into(),
-            command: vec!["true".into()],
+            program: Program::new(["true"]),
             needs,
             timeout,
             ..TaskSpec::default()
@@ -555,7 +555,7 @@ fn queue_positions_are_right_for_partially_started_arrays() {
     let worker = |devices| WorkerInfo { name: "w0".into(), devices, cpus: 1000, memory: 64, lease: None };
     let task = TaskSpec {
         name: "t".into(),
-        command: vec!["true".into()],
+        program: Program::new(["true"]),
         array: Some(Array { ranges: vec![(1, 4, 1)], at_once: Some(2) }),
         needs: Needs { gpus: 1, ..Needs::default() },
         profile: Some("p1".into()),
@@ -620,8 +620,8 @@ fn an_assignment_of_free_capacity_starts_at_once() {
         let needs = Needs { gpus, cpus: 1000, scope, ..Needs::default() };
         let profile = (gpus > 0).then(|| "p".to_owned());
         let steps = profile.as_ref().map(|_| 1000);
-        let command = vec!["true".into()];
-        let task = TaskSpec { name: "t".into(), command, needs, profile, steps, ..TaskSpec::default() };
+        let program = Program::new(["true"]);
+        let task = TaskSpec { name: "t".into(), program, needs, profile, steps, ..TaskSpec::default() };
         let spec = JobSpec { name: "job".into(), tasks: vec![task], ..JobSpec::default() };
         Command::Submit { user: "ann".into(), env: None, spec: spec.into() }
     };

@@ -5,7 +5,7 @@ use warpyard_core::command::AttemptStatus;
 use warpyard_core::engine::Engine;
 use warpyard_core::event::{End, EndReason, Usage, WorkerInfo};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
-use warpyard_core::spec::{Array, JobSpec, Needs, Preempt, TaskSpec};
+use warpyard_core::spec::{Array, JobSpec, Needs, Preempt, Program, TaskSpec};
 use warpyard_core::store::Discard;
 use warpyard_core::{AttemptId, Cluster, Command, PolicyChoice, Time, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
@@ -32,7 +32,7 @@ fn job(array: Option<u32>) -> Command {
 
 fn whole(gpus: u16) -> TaskSpec {
     let needs = Needs { gpus, ..Needs::default() };
-    TaskSpec { name: "t".into(), command: vec!["true".into()], needs, ..TaskSpec::default() }
+    TaskSpec { name: "t".into(), program: Program::new(["true"]), needs, ..TaskSpec::default() }
 }
 
 /// One that takes turns with others on a part of a GPU's memory.

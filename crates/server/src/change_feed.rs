@@ -242,12 +242,13 @@ mod tests {
     use super::*;
     use warpyard_core::Time;
     use warpyard_core::command::Command;
-    use warpyard_core::spec::{JobSpec, TaskSpec};
+    use warpyard_core::spec::{JobSpec, Program, TaskSpec};
     use warpyard_policies::default_policy;
 
     /// A cluster with one more job, and word of it.
     fn submit(cluster: &mut Cluster, notices: &ChangeFeed) {
-        let tasks = vec![TaskSpec { name: "t".into(), command: vec!["true".into()], ..TaskSpec::default() }];
+        let tasks =
+            vec![TaskSpec { name: "t".into(), program: Program::new(["true"]), ..TaskSpec::default() }];
         let spec = JobSpec { name: "job".into(), tasks, ..JobSpec::default() };
         let command = Command::Submit { user: "ann".into(), env: None, spec: spec.into() };
         let events = cluster.decide(command, Time(1)).expect("a plain job");

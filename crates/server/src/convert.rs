@@ -6,7 +6,7 @@ use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::{ArraySpec, ByteSize, Micros, MilliCpus};
 use warpyard_api::secrets::{MASK, mask_text, mask_value};
 use warpyard_api::wire::{ParamValue, PolicySpec};
-use warpyard_core::spec::{self, AfterJob, AfterNode, Array, JobSpec, Needs, TaskSpec, Terminal};
+use warpyard_core::spec::{self, AfterJob, AfterNode, Array, JobSpec, Needs, Program, TaskSpec, Terminal};
 use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejection, Span, WorkerId};
 
 /// What a task is given where it says nothing.
@@ -139,12 +139,16 @@ fn task_spec(
     };
     Ok(TaskSpec {
         name: task.name.clone(),
-        command: match &task.command {
-            doc::Command::List(words) => words.clone(),
-            doc::Command::Shell(line) => vec!["sh".into(), "-c".into(), line.clone()],
+        program: Program {
+            command: match &task.command {
+                doc::Command::List(words) => words.clone(),
+                doc::Command::Shell(line) => vec!["sh".into(), "-c".into(), line.clone()],
+            },
+            env: task.env.clone(),
+            workdir: task.workdir.clone().or_else(|| defaults.workdir.clone()),
+            stdout: task.stdout.clone(),
+            stderr: task.stderr.clone(),
         },
-        env: task.env.clone(),
-        workdir: task.workdir.clone().or_else(|| defaults.workdir.clone()),
         after,
         array: task.array.as_ref().map(|a| Array { ranges: a.ranges().to_vec(), at_once: a.at_once() }),
         needs,
@@ -170,8 +174,6 @@ fn task_spec(
         claim: None,
         profile: task.profile.clone(),
         steps: task.steps,
-        stdout: task.stdout.clone(),
-        stderr: task.stderr.clone(),
         log_size: None,
         terminal: defaults.terminal(task)?,
     })
@@ -233,12 +235,13 @@ fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec
         }
         shown
     };
-    let command = match &task.command[..] {
+    let program = &task.program;
+    let command = match &program.command[..] {
         [shell, flag, line] if shell == "sh" && flag == "-c" => doc::Command::Shell(plain(line)),
         words => doc::Command::List(words.iter().map(&mut plain).collect()),
     };
     let (known, secret): (Vec<_>, Vec<_>) =
-        task.env.iter().partition(|(name, value)| mask_value(name, value) == **value);
+        program.env.iter().partition(|(name, value)| mask_value(name, value) == **value);
     secrets.extend(secret.into_iter().map(|(name, _)| format!("the variable {name} of {}", task.name)));
     let time = |span: Span| Micros(span.0);
     let after = |after: &AfterNode| doc::TaskDependency {
@@ -255,7 +258,7 @@ fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec
         name: task.name.clone(),
         command,
         env: known.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
-        workdir: task.workdir.clone(),
+        workdir: program.workdir.clone(),
         after: task.after.iter().map(after).collect(),
         array: task.array.as_ref().and_then(|a| ArraySpec::new(a.ranges.iter().copied(), a.at_once).ok()),
         gpus: needs.gpus.into(),
@@ -291,8 +294,8 @@ fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec
         steps: task.steps,
         pty: task.terminal.is_some(),
         idle: task.terminal.as_ref().and_then(|terminal| terminal.idle).map(time),
-        stdout: task.stdout.clone(),
-        stderr: task.stderr.clone(),
+        stdout: program.stdout.clone(),
+        stderr: program.stderr.clone(),
     }
 }
 
@@ -377,11 +380,11 @@ mod tests {
     #[test]
     fn secrets_are_left_out_of_it_and_named() {
         let task = TaskSpec {
-            command: ["sh", "-c", "wandb login hf_0123456789012345678901234567890123"]
-                .map(str::to_owned)
-                .into(),
-            env: [("API_TOKEN".to_owned(), "hunter2".to_owned()), ("EPOCHS".to_owned(), "9".to_owned())]
-                .into(),
+            program: Program {
+                env: [("API_TOKEN".to_owned(), "hunter2".to_owned()), ("EPOCHS".to_owned(), "9".to_owned())]
+                    .into(),
+                ..Program::new(["sh", "-c", "wandb login hf_0123456789012345678901234567890123"])
+            },
             ..crate::testing::task("fit", 1)
         };
         let spec = JobSpec { tasks: vec![task], ..JobSpec::default() };

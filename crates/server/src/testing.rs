@@ -21,7 +21,7 @@ use warpyard_core::command::AttemptStatus;
 use warpyard_core::engine::Engine;
 use warpyard_core::event::{End, EndReason, Usage, WorkerInfo};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
-use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
+use warpyard_core::spec::{JobSpec, Needs, Program, TaskSpec};
 use warpyard_core::{Command, JobId, Span, TaskId, WorkerId};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_worker::agent::Layout;
@@ -200,7 +200,7 @@ impl Server {
 
 pub(crate) fn task(name: &str, gpus: u16) -> TaskSpec {
     let needs = Needs { gpus, ..Needs::default() };
-    TaskSpec { name: name.into(), command: vec!["true".into()], needs, ..TaskSpec::default() }
+    TaskSpec { name: name.into(), program: Program::new(["true"]), needs, ..TaskSpec::default() }
 }
 
 pub(crate) async fn text(answer: Response<Body>) -> String {

@@ -232,7 +232,7 @@ fn over_request(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<Memor
 pub(crate) fn commands(job: &Job) -> Vec<ProgramView> {
     let run = |task: &TaskSpec| ProgramView {
         task: task.name.clone(),
-        command: mask_command(&task.command),
+        command: mask_command(&task.program.command),
         workdir: None,
         env: BTreeMap::new(),
         inherited: BTreeMap::new(),
@@ -248,9 +248,9 @@ pub(crate) fn runs(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<Pr
         let task = &job.spec.tasks[node as usize];
         ProgramView {
             task: task.name.clone(),
-            command: mask_command(&task.command),
-            workdir: task.workdir.clone(),
-            env: all(&task.env),
+            command: mask_command(&task.program.command),
+            workdir: task.program.workdir.clone(),
+            env: all(&task.program.env),
             inherited: BTreeMap::new(),
         }
     };

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use warpyard_core::event::EventKind;
-use warpyard_core::spec::{JobSpec, TaskSpec};
+use warpyard_core::spec::{JobSpec, Program, TaskSpec};
 use warpyard_core::{Cluster, Epoch, Event, JobId, LogStore, PolicyChoice, Store, Time};
 use warpyard_server::store::{HistoryStore, Log, LogError, SqliteHistory};
 
@@ -48,7 +48,7 @@ fn policy() -> PolicyChoice {
 
 /// The submission of a job of one task.
 fn submitted(n: u64) -> Event {
-    let task = TaskSpec { name: "t".into(), command: vec!["true".into()], ..TaskSpec::default() };
+    let task = TaskSpec { name: "t".into(), program: Program::new(["true"]), ..TaskSpec::default() };
     let spec = JobSpec { name: format!("job {n}"), tasks: vec![task], ..JobSpec::default() };
     Event {
         at: Time(n),

@@ -2,7 +2,7 @@
 //! simulated; whenever a job must wait, its start is forecast from what is known then, and compared with what came.
 
 use std::collections::BTreeMap;
-use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
+use warpyard_core::spec::{JobSpec, Needs, Program, TaskSpec};
 use warpyard_core::{Span, TaskId, Time};
 use warpyard_policies::{POLICIES, default_policy};
 use warpyard_sim::random::Random;
@@ -77,7 +77,7 @@ fn day(seed: u64, with_history: bool, tally: &mut Tally) {
         let length = (kind.median * (kind.spread * random.normal()).exp()).min(kind.promise);
         let task = TaskSpec {
             name: kind.name.clone(),
-            command: vec!["true".into()],
+            program: Program::new(["true"]),
             needs: Needs { gpus: kind.gpus, ..Needs::default() },
             timeout: Some(Span::from_secs(kind.promise)),
             ..TaskSpec::default()

@@ -8,7 +8,7 @@ use warpyard_core::cluster::DesiredState;
 use warpyard_core::event::{End, EndReason, WorkerInfo};
 use warpyard_core::pool::DeviceState;
 use warpyard_core::protocol::{Assignment, Assignments, AttemptStatus, LaunchSpec, Report};
-use warpyard_core::spec::OnLost;
+use warpyard_core::spec::{OnLost, Program};
 use warpyard_core::{AttemptId, Span};
 use warpyard_worker::agent::{
     Agent, AgentError, AgentHandle, Deliver, DeviceRules, Layout, Lineage, Link, Settings,
@@ -80,15 +80,11 @@ fn assigned(script: Option<&str>) -> Assignments {
         task_name: "task".into(),
         array_index: None,
         user: "tester".into(),
-        command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+        program: Program::new(["sh", "-c", script]),
         base_env: Arc::default(),
-        env: [].into(),
-        workdir: None,
         memory_limit: None,
         cpu_quota: None,
         timeout: None,
-        stdout: None,
-        stderr: None,
         restarted: false,
         origin: None,
         log_size: None,

@@ -3,7 +3,7 @@
 
 use std::fmt::Debug;
 use warpyard_core::event::EventKind;
-use warpyard_core::spec::{JobSpec, TaskSpec};
+use warpyard_core::spec::{JobSpec, Program, TaskSpec};
 use warpyard_core::{Cluster, Epoch, Event, JobId, LogStore, PolicyChoice, Time};
 
 fn policy() -> PolicyChoice {
@@ -12,7 +12,7 @@ fn policy() -> PolicyChoice {
 
 /// Submission of a job of one task, at as many microseconds as its number.
 fn submitted(n: u64) -> Event {
-    let task = TaskSpec { name: "t".into(), command: vec!["true".into()], ..TaskSpec::default() };
+    let task = TaskSpec { name: "t".into(), program: Program::new(["true"]), ..TaskSpec::default() };
     let spec = JobSpec { name: format!("job {n}"), tasks: vec![task], ..JobSpec::default() };
     Event {
         at: Time(n),

@@ -139,7 +139,7 @@ fn task() -> impl Strategy<Value = TaskSpec> {
     (needs(), array, times, 0..=2u32, any::<bool>(), on_lost, (preempt, profile)).prop_map(
         |(needs, array, (timeout, expected), retries, retry_on_timeout, on_lost, (preempt, profile))| {
             TaskSpec {
-                command: vec!["true".into()],
+                program: Program::new(["true"]),
                 needs,
                 array,
                 timeout: timeout.map(|s| Span(s * 1_000_000)),

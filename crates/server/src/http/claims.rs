@@ -211,7 +211,7 @@ pub(crate) async fn watch_again(app: &Arc<App>) -> Result<(), EngineStopped> {
 /// A job that runs nothing and holds devices.
 fn claiming(mut spec: JobSpec, claim: Claim) -> JobSpec {
     for task in &mut spec.tasks {
-        task.command.clear();
+        task.program.command.clear();
         task.claim = Some(claim);
         // What it is for decides when it ends.
         task.timeout = None;

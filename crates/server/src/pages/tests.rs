@@ -408,7 +408,8 @@ async fn a_jobs_secrets_are_hidden_and_its_buttons_fit_its_state() {
     let server = server();
     server.join(1).await;
     let mut one = task("t", 1);
-    one.env = [("API_TOKEN".to_owned(), "hunter2".to_owned()), ("EPOCHS".to_owned(), "9".to_owned())].into();
+    one.program.env =
+        [("API_TOKEN".to_owned(), "hunter2".to_owned()), ("EPOCHS".to_owned(), "9".to_owned())].into();
     let job = server.submit("ann", "job", vec![one]).await;
     let page = server.page(&format!("/jobs/{job}")).await;
     assert!(!page.contains("hunter2") && page.contains("EPOCHS=9"), "{page}");

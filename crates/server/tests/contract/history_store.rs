@@ -3,7 +3,7 @@
 
 use warpyard_core::event::{Disposition, End, EndReason, EventKind, Outcome, Usage, WorkerInfo};
 use warpyard_core::pool::{Charge, DeviceInfo, DeviceState, Placement};
-use warpyard_core::spec::{JobSpec, Needs, TaskSpec};
+use warpyard_core::spec::{JobSpec, Needs, Program, TaskSpec};
 use warpyard_core::{Cluster, Event, JobId, PolicyChoice, Span, TaskId, Time, WorkerId};
 use warpyard_server::store::{AttemptRow, HistoryStore, JobRow, Sample};
 
@@ -30,7 +30,7 @@ fn story() -> (Cluster, Vec<Event>) {
         let needs = Needs { gpus: 1, ..Needs::default() };
         let task = TaskSpec {
             name: "t".into(),
-            command: vec!["true".into()],
+            program: Program::new(["true"]),
             needs,
             retries: 1,
             timeout: Some(Span::from_secs(60.0)),

@@ -8,7 +8,8 @@ use warpyard_core::command::TaskSelector;
 use warpyard_core::policy::ParamType;
 use warpyard_core::protocol::Assignment;
 use warpyard_core::spec::{
-    AfterJob, AfterNode, Array, DependencyCondition, JobSpec, Needs, OnLost, Preempt, TaskSpec, WaitMode,
+    AfterJob, AfterNode, Array, DependencyCondition, JobSpec, Needs, OnLost, Preempt, Program, TaskSpec,
+    WaitMode,
 };
 use warpyard_core::{
     AttemptId, Cluster, Command, DeviceId, JobId, NodeId, PolicyChoice, PolicyDef, Span, TaskId, WorkerId,
@@ -168,7 +169,7 @@ fn node(random: &mut Random, cluster: &Cluster, number: u32) -> (TaskSpec, NodeR
     };
     let spec = TaskSpec {
         name: format!("n{number}"),
-        command: vec!["work".into(), "%{job}".into()],
+        program: Program::new(["work", "%{job}"]),
         after,
         array,
         needs: needs(random, cluster),

@@ -212,7 +212,7 @@ fn task(
     let after = get("after").map_or(Ok(vec![]), |t| t.split('+').map(|d| after_node(d, before)).collect())?;
     let spec = TaskSpec {
         name: name.to_owned(),
-        command: vec!["true".to_owned()],
+        program: Program::new(["true"]),
         after,
         array: get("array").map(array).transpose()?,
         needs,

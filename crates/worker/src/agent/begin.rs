@@ -56,18 +56,17 @@ fn holding(place: Place<'_>, attempt: AttemptId, claim: &Claim) -> Launch {
 fn running(place: Place<'_>, attempt: AttemptId, work: &LaunchSpec, gpus: &[&Gpu], vendor: Vendor) -> Launch {
     let Place { layout, person, shared_at, .. } = place;
     let dir = layout.attempt_dir(attempt);
-    let mut launch = Launch::new(attempt.to_string(), dir, work.command.clone());
-    launch.env = environment(attempt, work, person, gpus, vendor);
+    let mut program = work.program.clone();
+    program.env = environment(attempt, work, person, gpus, vendor);
     // Where a task finds the server, unless whoever submitted it said so; the data of a shared one is root's.
     let (name, value) = match shared_at {
         Some(socket) => ("WARPYARD_SERVER", format!("unix:{}", socket.display())),
         None => ("WARPYARD_DATA", layout.data().display().to_string()),
     };
-    launch.env.entry(name.into()).or_insert(value);
-    let home = person.map_or_else(|| PathBuf::from("/"), |p| p.home.clone());
-    launch.workdir = work.workdir.as_ref().map_or(home, PathBuf::from);
-    launch.stdout = work.stdout.as_ref().map(PathBuf::from);
-    launch.stderr = work.stderr.as_ref().map(PathBuf::from);
+    program.env.entry(name.into()).or_insert(value);
+    let home = person.map_or_else(|| "/".into(), |p| p.home.to_string_lossy().into_owned());
+    program.workdir.get_or_insert(home);
+    let mut launch = Launch::of_program(attempt.to_string(), dir, program);
     if let Some(snapshot) = &work.snapshot {
         run_in_copy(&mut launch, place, attempt, snapshot);
     }
@@ -123,15 +122,18 @@ fn bound(launch: &mut Launch, bounds: &Bounds) {
 /// it, and output that goes to files goes there.
 fn run_in_copy(launch: &mut Launch, place: Place<'_>, attempt: AttemptId, snapshot: &Snapshot) {
     let from = Path::new(&snapshot.from);
-    launch.env.insert("WARPYARD_SUBMIT_DIR".into(), snapshot.from.clone());
-    let Ok(inside) = launch.workdir.strip_prefix(from).map(Path::to_owned) else { return };
+    launch.program.env.insert("WARPYARD_SUBMIT_DIR".into(), snapshot.from.clone());
+    let program = &mut launch.program;
+    let workdir = PathBuf::from(program.workdir.as_deref().unwrap_or("/"));
+    let Ok(inside) = workdir.strip_prefix(from) else { return };
     let copy = place.layout.copy_dir(attempt.task.job, place.person.is_some());
-    for file in [&mut launch.stdout, &mut launch.stderr].into_iter().flatten() {
-        *file = launch.workdir.join(&*file);
+    for file in [&mut program.stdout, &mut program.stderr].into_iter().flatten() {
+        *file = workdir.join(&*file).to_string_lossy().into_owned();
     }
-    launch.workdir = copy.join(inside).components().collect();
-    let here = launch.workdir.display().to_string();
-    launch.env.entry("PWD".into()).and_modify(|dir| *dir = here);
+    let here: PathBuf = copy.join(inside).components().collect();
+    let here = here.to_string_lossy().into_owned();
+    program.env.entry("PWD".into()).and_modify(|dir| dir.clone_from(&here));
+    program.workdir = Some(here);
     launch.unpack = Some(Unpack {
         store: keep::snapshots_dir(place.layout.data()),
         person: snapshot.of.clone(),
@@ -152,7 +154,7 @@ fn environment(
 ) -> BTreeMap<String, String> {
     let mut env = person.map(Account::login_environment).unwrap_or_default();
     env.extend((*work.base_env).clone());
-    env.extend(work.env.clone());
+    env.extend(work.program.env.clone());
     env.entry("PATH".into()).or_insert_with(|| DEFAULT_PATH.into());
     if work.terminal.is_some() {
         env.entry("TERM".into()).or_insert_with(|| DEFAULT_TERM.into());
@@ -203,9 +205,12 @@ mod tests {
         };
         let attempt = AttemptId { task: TaskId { job: JobId(1), node: 0, index: 0 }, number: 1 };
         let mut launch = launch(place, attempt, &work, &[], Vendor::Nvidia);
-        assert_eq!(launch.argv[..2], ["/bin/warpyard", claim_holder::SUBCOMMAND]);
+        assert_eq!(launch.program.command[..2], ["/bin/warpyard", claim_holder::SUBCOMMAND]);
         launch.output_dir = None;
-        assert_eq!(launch, Launch::new(attempt.to_string(), launch.dir.clone(), launch.argv.clone()));
+        assert_eq!(
+            launch,
+            Launch::new(attempt.to_string(), launch.dir.clone(), launch.program.command.clone())
+        );
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! The launch message from worker to spawner, and its framing: a length, then JSON.
 
 use std::{
-    collections::BTreeMap,
     io::{self, Read, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
+use warpyard_core::spec::Program;
 
 use super::{cgroup::CgroupLimit, freeze::Freezer};
 
@@ -18,7 +18,7 @@ const LARGEST_FRAME: usize = 64 << 20;
 /// ```
 /// use warpyard_worker::supervise::Launch;
 /// let mut launch = Launch::new("412.0.3.1", "/var/lib/warpyard/attempts/412.0.3.1", ["sh", "-c", "echo hello"]);
-/// launch.env.insert("PATH".into(), "/usr/bin:/bin".into());
+/// launch.program.env.insert("PATH".into(), "/usr/bin:/bin".into());
 /// launch.timeout_ms = Some(60_000);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,19 +36,12 @@ pub struct Launch {
     /// need not survive the machine and may be on a file system in memory; output should survive.
     #[serde(default)]
     pub output_dir: Option<PathBuf>,
-    /// The program, looked up in the `PATH` of `env` when it has no slash, and its arguments.
-    pub argv: Vec<String>,
-    /// The whole environment: nothing is inherited. Only
-    /// [`ATTEMPT_DIR_VARIABLE`](super::ATTEMPT_DIR_VARIABLE) is added.
-    pub env: BTreeMap<String, String>,
-    /// The working directory; absolute.
-    pub workdir: PathBuf,
-    /// A file for standard output instead of `stdout`; relative to `workdir`. Truncated at the start.
-    #[serde(default)]
-    pub stdout: Option<PathBuf>,
-    /// The same for standard error. Both may name one file.
-    #[serde(default)]
-    pub stderr: Option<PathBuf>,
+    /// The program. Looked up in the `PATH` of its environment if it has no slash. Nothing else is inherited: only
+    /// [`ATTEMPT_DIR_VARIABLE`](super::ATTEMPT_DIR_VARIABLE) is added. The working directory is absolute, `/` by default;
+    /// named outputs are relative to it, are truncated at the start and take the place of `stdout` and `stderr`; both may
+    /// name one file.
+    #[serde(flatten)]
+    pub program: Program,
     /// Running time after which the task is terminated; time spent frozen does not count.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
@@ -134,19 +127,21 @@ impl Launch {
     pub fn new<A: Into<String>>(
         key: impl Into<String>,
         dir: impl Into<PathBuf>,
-        argv: impl IntoIterator<Item = A>,
+        command: impl IntoIterator<Item = A>,
     ) -> Self {
+        let program = Program { workdir: Some("/".into()), ..Program::new(command) };
+        Self::of_program(key, dir, program)
+    }
+
+    /// A launch of a program with the same defaults.
+    pub fn of_program(key: impl Into<String>, dir: impl Into<PathBuf>, program: Program) -> Self {
         Self {
             v: super::record::VERSION,
             key: key.into(),
             log: None,
             dir: dir.into(),
             output_dir: None,
-            argv: argv.into_iter().map(Into::into).collect(),
-            env: BTreeMap::new(),
-            workdir: PathBuf::from("/"),
-            stdout: None,
-            stderr: None,
+            program,
             timeout_ms: None,
             grace_ms: 10_000,
             log_cap_bytes: 64 << 20,
@@ -162,8 +157,21 @@ impl Launch {
         }
     }
 
+    /// The working directory of the program.
+    pub(super) fn workdir(&self) -> &Path {
+        Path::new(self.program.workdir.as_deref().unwrap_or("/"))
+    }
+
     pub(super) fn write_to(&self, stream: impl Write) -> io::Result<()> {
-        write_frame(stream, &serde_json::to_vec(self)?)
+        // A spawner of an earlier version, which an old program on disk may still be, knows the command as `argv` and
+        // requires an environment.
+        let mut message = serde_json::to_value(self)?;
+        if let Some(fields) = message.as_object_mut() {
+            let command = fields.remove("command").unwrap_or_default();
+            fields.insert("argv".into(), command);
+            fields.entry("env").or_insert_with(|| serde_json::json!({}));
+        }
+        write_frame(stream, &serde_json::to_vec(&message)?)
     }
 
     /// Parses the launch in a frame.
@@ -204,7 +212,7 @@ mod tests {
     fn launches_pass_one_after_another_and_then_the_stream_ends() {
         let first = Launch::new("1.0.0.1", "/a", ["true"]);
         let mut second = Launch::new("1.0.0.2", "/b", ["sh", "-c", "exit 3"]);
-        second.env.insert("BIG".into(), "x".repeat(1 << 20));
+        second.program.env.insert("BIG".into(), "x".repeat(1 << 20));
         second.user = Some(User { uid: 1, gid: 2, groups: vec![3] });
         let mut stream = Vec::new();
         first.write_to(&mut stream).unwrap();
@@ -215,6 +223,17 @@ mod tests {
             assert_eq!(Launch::parse(&frame).unwrap(), launch);
         }
         assert_eq!(read_frame(&mut stream).unwrap(), None);
+    }
+
+    #[test]
+    fn a_spawner_of_an_earlier_version_finds_the_fields_it_requires() {
+        let mut stream = Vec::new();
+        Launch::new("1.0.0.1", "/a", ["true"]).write_to(&mut stream).unwrap();
+        let frame = read_frame(&stream[..]).unwrap().unwrap();
+        let message: serde_json::Value = serde_json::from_slice(&frame).unwrap();
+        assert_eq!(message["argv"], serde_json::json!(["true"]));
+        assert_eq!((&message["env"], &message["workdir"]), (&serde_json::json!({}), &"/".into()));
+        assert_eq!(message.get("command"), None);
     }
 
     #[test]

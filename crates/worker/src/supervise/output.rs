@@ -84,8 +84,9 @@ impl Outputs {
         let lazy = |name| Sink::lazy(dir.join(name), cap, owner);
         let mut sinks = vec![lazy(LOG)];
         let mut named: Vec<(PathBuf, usize)> = Vec::new();
-        let streams = [(&launch.stdout, STDOUT), (&launch.stderr, STDERR)].map(|(path, default)| {
-            let path = path.as_ref().map(|path| launch.workdir.join(path));
+        let named_outputs = [(&launch.program.stdout, STDOUT), (&launch.program.stderr, STDERR)];
+        let streams = named_outputs.map(|(path, default)| {
+            let path = path.as_ref().map(|path| launch.workdir().join(path));
             let known = named.iter().find(|(known, _)| Some(known) == path.as_ref());
             let sink = known.map_or(sinks.len(), |(_, sink)| *sink);
             if sink == sinks.len() {

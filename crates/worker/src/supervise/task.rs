@@ -47,21 +47,22 @@ struct ExecProgram<'a> {
 impl<'a> ExecProgram<'a> {
     fn of(launch: &'a Launch) -> io::Result<Self> {
         let argv: Vec<CString> =
-            launch.argv.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<_, _>>()?;
-        let Some(name) = launch.argv.first() else {
+            launch.program.command.iter().map(|arg| c_string(arg.as_bytes())).collect::<Result<_, _>>()?;
+        let Some(name) = launch.program.command.first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
         };
-        let mut env = Vec::with_capacity(launch.env.len() + 1);
-        for (name, value) in &launch.env {
+        let variables = &launch.program.env;
+        let mut env = Vec::with_capacity(variables.len() + 1);
+        for (name, value) in variables {
             env.push(c_string(format!("{name}={value}").as_bytes())?);
         }
         let mark = [ATTEMPT_DIR_VARIABLE.as_bytes(), b"=", launch.dir.as_os_str().as_bytes()].concat();
         env.push(c_string(&mark)?);
         Ok(Self {
-            candidates: candidates(name, launch.env.get("PATH").map(String::as_str))?,
+            candidates: candidates(name, variables.get("PATH").map(String::as_str))?,
             argv,
             env,
-            workdir: c_string(launch.workdir.as_os_str().as_bytes())?,
+            workdir: c_string(launch.workdir().as_os_str().as_bytes())?,
             user: launch.user.as_ref(),
             umask: launch.umask,
             limits: &launch.limits,
@@ -167,7 +168,7 @@ pub(super) fn explain(reason: &[u8], launch: &Launch) -> String {
     let error = io::Error::from_raw_os_error(errno);
     let what = match step {
         SetupStep::Workdir if errno == libc::ENOENT => {
-            return format!("its working directory {} does not exist", launch.workdir.display());
+            return format!("its working directory {} does not exist", launch.workdir().display());
         }
         SetupStep::Exec | SetupStep::Interpreter => return cannot_run(launch, step, &error),
         SetupStep::Session => "cannot make a session".to_owned(),
@@ -176,14 +177,14 @@ pub(super) fn explain(reason: &[u8], launch: &Launch) -> String {
         SetupStep::Cgroup => "cannot enter its cgroup".to_owned(),
         SetupStep::Groups => "cannot set the user's groups".to_owned(),
         SetupStep::Identity => "cannot become the user".to_owned(),
-        SetupStep::Workdir => format!("cannot enter its working directory {}", launch.workdir.display()),
+        SetupStep::Workdir => format!("cannot enter its working directory {}", launch.workdir().display()),
     };
     format!("{what}: {error}")
 }
 
 /// Why a program cannot be executed, in the words of a shell.
 fn cannot_run(launch: &Launch, step: SetupStep, error: &io::Error) -> String {
-    let program = launch.argv.first().map_or("", String::as_str);
+    let program = launch.program.command.first().map_or("", String::as_str);
     match error.raw_os_error() {
         _ if matches!(step, SetupStep::Interpreter) => {
             format!(

@@ -73,9 +73,9 @@ fn streams_go_where_the_task_says_and_may_share_a_file() {
     fs::create_dir(yard.path("work")).unwrap();
     fs::write(yard.path("work/out.txt"), "from an earlier run").unwrap();
     let mut launch = yard.script("echo a; echo b >&2");
-    launch.workdir = yard.path("work");
-    launch.stdout = Some("out.txt".into());
-    launch.stderr = Some(yard.path("work/out.txt"));
+    launch.program.workdir = Some(yard.path("work").display().to_string());
+    launch.program.stdout = Some("out.txt".into());
+    launch.program.stderr = Some(yard.path("work/out.txt").display().to_string());
     yard.run(&launch);
     let mut lines: Vec<_> = text(yard.path("work/out.txt")).lines().map(str::to_owned).collect();
     lines.sort();
@@ -83,7 +83,7 @@ fn streams_go_where_the_task_says_and_may_share_a_file() {
     assert!(!launch.dir.join("stdout").exists());
 
     let mut launch = yard.script("echo a");
-    launch.stdout = Some(yard.path("nowhere/out.txt"));
+    launch.program.stdout = Some(yard.path("nowhere/out.txt").display().to_string());
     let exit = yard.run(&launch);
     let message = failed_to_start(&exit);
     assert!(

@@ -28,7 +28,7 @@ fn codes_and_signals_are_kept() {
 fn the_environment_is_the_launch_s_and_no_other() {
     let mut yard = Yard::new();
     let mut launch = yard.command(["env"]);
-    launch.env.insert("GREETING".into(), "hello world".into());
+    launch.program.env.insert("GREETING".into(), "hello world".into());
     yard.run(&launch);
     let dir = launch.dir.to_str().unwrap();
     let home = yard.home.path().to_str().unwrap();
@@ -48,13 +48,13 @@ fn a_huge_environment_arrives_and_one_too_huge_is_told_of() {
     let mut yard = Yard::new();
     let mut launch = yard.script("echo ${#BIG_0} ${#BIG_9}");
     for i in 0..10 {
-        launch.env.insert(format!("BIG_{i}"), "x".repeat(100_000));
+        launch.program.env.insert(format!("BIG_{i}"), "x".repeat(100_000));
     }
     yard.run(&launch);
     assert_eq!(text(launch.dir.join("stdout")), "100000 100000\n");
 
     let mut launch = yard.script("true");
-    launch.env.insert("BIG".into(), "x".repeat(10_000_000));
+    launch.program.env.insert("BIG".into(), "x".repeat(10_000_000));
     let exit = yard.run(&launch);
     assert!(failed_to_start(&exit).contains("Argument list too long"), "{exit:?}");
 }
@@ -84,7 +84,7 @@ fn what_cannot_start_says_why() {
     assert_eq!(exit.status, None);
 
     let mut launch = yard.command(["true"]);
-    launch.workdir = "/no/such/place".into();
+    launch.program.workdir = Some("/no/such/place".into());
     let exit = yard.run(&launch);
     let message = failed_to_start(&exit);
     assert_eq!(message, "its working directory /no/such/place does not exist");
@@ -131,8 +131,8 @@ fn a_task_may_run_as_another_user() {
     std::os::unix::fs::chown(yard.path("theirs"), Some(nobody.uid), Some(nobody.gid)).unwrap();
     let mut launch =
         yard.script("id -u; id -g; id -G; umask; touch theirs; kill -9 $PPID 2>/dev/null || echo safe");
-    launch.workdir = yard.path("theirs");
-    launch.stderr = Some(yard.path("theirs/err"));
+    launch.program.workdir = Some(yard.path("theirs").display().to_string());
+    launch.program.stderr = Some(yard.path("theirs/err").display().to_string());
     launch.user = Some(nobody.clone());
     launch.umask = Some(0o027);
     let exit = yard.run(&launch);
@@ -145,7 +145,7 @@ fn a_task_may_run_as_another_user() {
 
     // What the user may not write, root does not write for them.
     let mut launch = yard.script("echo mischief");
-    launch.stdout = Some(yard.path("attempts/forged"));
+    launch.program.stdout = Some(yard.path("attempts/forged").display().to_string());
     launch.user = Some(nobody);
     let exit = yard.run(&launch);
     assert!(failed_to_start(&exit).contains("Permission denied"), "{exit:?}");

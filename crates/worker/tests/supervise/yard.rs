@@ -58,8 +58,8 @@ impl Yard {
         self.launched += 1;
         let key = format!("{}.0.0.1", self.launched);
         let mut launch = Launch::new(&key, self.attempts().join(&key), argv);
-        launch.env.insert("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
-        launch.env.insert("HOME".into(), self.home.path().to_str().unwrap().into());
+        launch.program.env.insert("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
+        launch.program.env.insert("HOME".into(), self.home.path().to_str().unwrap().into());
         launch.notify = Some(self.path("pokes"));
         launch
     }
