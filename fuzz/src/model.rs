@@ -1,7 +1,7 @@
 //! Model files: what the targets of their readers share.
 
 use std::io::{Cursor, Write};
-use warpyard_estimate::{Method, Mode, Optimizer, Request, Shapes, Training, ZeroGrad, estimate, read};
+use warpyard_estimate::{Method, Mode, Optimizer, Request, Shapes, estimate, read};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
@@ -10,8 +10,7 @@ pub fn read_and_estimate(file: &[u8]) {
     for batch in [None, Some(2), Some(u64::MAX)] {
         let Ok(model) = read(&mut Cursor::new(file), &Shapes { batch, inputs: Vec::new() }) else { continue };
         for (mode, method) in [(Mode::Infer, Method::FloatCount), (Mode::Train, Method::Replay)] {
-            let training = Training { optimizer: Optimizer::Adam, zero_grad: ZeroGrad::default() };
-            let request = Request { mode, training, gpu: None, capacity: None, context: None, method };
+            let request = Request { method, ..Request::new(mode, Optimizer::Adam) };
             let estimate = estimate(&model, &request);
             assert!(estimate.upper_bytes >= estimate.context_bytes, "the bound is less than a context");
         }

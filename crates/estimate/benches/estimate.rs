@@ -7,7 +7,7 @@ use std::io::{Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use warpyard_estimate::graph::{Arg, DType, Graph, Node, Role, Tensor, TensorId};
-use warpyard_estimate::{Format, Mode, Model, Optimizer, Request, Shapes, estimate, read};
+use warpyard_estimate::{Calls, Format, Mode, Model, Optimizer, Request, Shapes, estimate, read};
 
 fn request() -> Request {
     Request::new(Mode::Train, Optimizer::Adam)

@@ -1,4 +1,5 @@
-//! GPU types: memory, arithmetic and bandwidth from the makers' public specifications, found by name as people write it.
+//! GPU types: memory, arithmetic and bandwidth from the maker's data sheets, found by name as people write it. Where boards of a
+//! name differ, the figures are of the SXM board, and of the PCIe board where there is no other.
 
 use std::str::FromStr;
 
@@ -13,13 +14,10 @@ pub struct Gpu {
     pub name: &'static str,
     /// Memory in bytes.
     pub memory: u64,
-    /// Single-precision floating-point operations per second, without tensor cores.
-    pub flops: f64,
+    /// Single-precision floating-point operations per second, without tensor cores. None where data sheets do not agree on it.
+    pub flops: Option<f64>,
     /// Bytes per second to its memory.
     pub bandwidth: f64,
-    /// Bytes a process is assumed to take before its first tensor: driver context and loaded kernels. An assumption by size of
-    /// the GPU, not a measurement; it differs by driver and library.
-    pub context: u64,
     generation: Generation,
 }
 
@@ -38,54 +36,51 @@ pub struct Workspaces {
     pub blas: u64,
 }
 
-/// Context of a type that is not named.
-pub const DEFAULT_CONTEXT: u64 = 512 * MIB;
+/// Bytes a process is assumed to take before its first tensor: driver context and loaded kernels. No data sheet has it, and it differs
+/// by driver, library and which kernels are loaded: SchedTune's trainings of 2021 show 0.4 GiB on a K80 and 0.9 to 1.2 GiB on four
+/// later types, workspaces included (`bench/RESULTS.md`), libraries that load kernels lazily less.
+pub const ASSUMED_CONTEXT: u64 = 512 * MIB;
 
-const fn gpu(
-    name: &'static str,
-    gib: u64,
-    tflops: f64,
-    gbps: u64,
-    context_mib: u64,
-    generation: Generation,
-) -> Gpu {
+const fn gpu(name: &'static str, gib: u64, tflops: Option<f64>, gbps: u64, generation: Generation) -> Gpu {
     Gpu {
         name,
         memory: gib * GIB,
-        flops: tflops * 1e12,
+        flops: match tflops {
+            Some(tflops) => Some(tflops * 1e12),
+            None => None,
+        },
         bandwidth: (gbps * GB) as f64,
-        context: context_mib * MIB,
         generation,
     }
 }
 
 /// Every type, oldest first. A board with two GPUs is listed as one of them.
 pub const GPUS: &[Gpu] = &[
-    gpu("K80", 12, 4.1, 240, 192, Generation::Earlier),
-    gpu("P100-16GB", 16, 9.5, 732, 320, Generation::Earlier),
-    gpu("V100-16GB", 16, 15.7, 900, 384, Generation::Earlier),
-    gpu("V100-32GB", 32, 15.7, 900, 384, Generation::Earlier),
-    gpu("T4", 16, 8.1, 320, 256, Generation::Earlier),
-    gpu("RTX2080Ti", 11, 13.4, 616, 256, Generation::Earlier),
-    gpu("RTX3060", 12, 12.7, 360, 256, Generation::Earlier),
-    gpu("RTX3070", 8, 20.3, 448, 256, Generation::Earlier),
-    gpu("RTX3080", 10, 29.8, 760, 320, Generation::Earlier),
-    gpu("RTX3090", 24, 35.6, 936, 384, Generation::Earlier),
-    gpu("A10", 24, 31.2, 600, 384, Generation::Earlier),
-    gpu("A30", 24, 10.3, 933, 384, Generation::Earlier),
-    gpu("A40", 48, 37.4, 696, 448, Generation::Earlier),
-    gpu("A100-40GB", 40, 19.5, 1555, 512, Generation::Earlier),
-    gpu("A100-80GB", 80, 19.5, 2039, 512, Generation::Earlier),
-    gpu("RTX4060", 8, 15.1, 272, 256, Generation::Earlier),
-    gpu("RTX4070", 12, 29.1, 504, 256, Generation::Earlier),
-    gpu("RTX4080", 16, 48.7, 716, 320, Generation::Earlier),
-    gpu("RTX4090", 24, 82.6, 1008, 448, Generation::Earlier),
-    gpu("L4", 24, 30.3, 300, 320, Generation::Earlier),
-    gpu("L40S", 48, 91.6, 864, 448, Generation::Earlier),
-    gpu("H100-80GB", 80, 66.9, 3350, 640, Generation::Hopper),
-    gpu("H200", 141, 66.9, 4800, 640, Generation::Hopper),
-    gpu("RTX5090", 32, 104.8, 1792, 512, Generation::Earlier),
-    gpu("B200", 180, 75.0, 8000, 768, Generation::Hopper),
+    gpu("K80", 12, Some(4.37), 240, Generation::Earlier),
+    gpu("P100-16GB", 16, Some(10.6), 732, Generation::Earlier),
+    gpu("V100-16GB", 16, Some(15.7), 900, Generation::Earlier),
+    gpu("V100-32GB", 32, Some(15.7), 900, Generation::Earlier),
+    gpu("T4", 16, Some(8.1), 320, Generation::Earlier),
+    gpu("RTX2080Ti", 11, Some(13.4), 616, Generation::Earlier),
+    gpu("RTX3060", 12, Some(12.7), 360, Generation::Earlier),
+    gpu("RTX3070", 8, Some(20.3), 448, Generation::Earlier),
+    gpu("RTX3080", 10, Some(29.8), 760, Generation::Earlier),
+    gpu("RTX3090", 24, Some(35.6), 936, Generation::Earlier),
+    gpu("A10", 24, Some(31.2), 600, Generation::Earlier),
+    gpu("A30", 24, Some(10.3), 933, Generation::Earlier),
+    gpu("A40", 48, Some(37.4), 696, Generation::Earlier),
+    gpu("A100-40GB", 40, Some(19.5), 1555, Generation::Earlier),
+    gpu("A100-80GB", 80, Some(19.5), 2039, Generation::Earlier),
+    gpu("RTX4060", 8, Some(15.1), 272, Generation::Earlier),
+    gpu("RTX4070", 12, Some(29.1), 504, Generation::Earlier),
+    gpu("RTX4080", 16, Some(48.7), 716, Generation::Earlier),
+    gpu("RTX4090", 24, Some(82.6), 1008, Generation::Earlier),
+    gpu("L4", 24, Some(30.3), 300, Generation::Earlier),
+    gpu("L40S", 48, Some(91.6), 864, Generation::Earlier),
+    gpu("H100-80GB", 80, Some(66.9), 3350, Generation::Hopper),
+    gpu("H200", 141, Some(66.9), 4800, Generation::Hopper),
+    gpu("RTX5090", 32, Some(104.8), 1792, Generation::Earlier),
+    gpu("B200", 180, None, 8000, Generation::Hopper),
 ];
 
 impl Gpu {

@@ -8,6 +8,7 @@
 pub mod allocator;
 mod backward;
 mod calls;
+pub mod conformal;
 mod expr;
 mod forward;
 pub mod gpu;
@@ -56,7 +57,7 @@ pub struct Request {
     pub training: Training,
     /// Whose kernels run; [`Device::Cpu`] has no workspaces and no context.
     pub device: Device,
-    /// The type of GPU, where it is known: sets context, workspaces and when cached memory is given back.
+    /// The type of GPU, where it is known: sets workspaces and when cached memory is given back.
     pub gpu: Option<&'static Gpu>,
     /// Bytes of the GPU, where they are known and differ from its type's.
     pub capacity: Option<u64>,
@@ -106,7 +107,7 @@ pub struct Estimate {
     pub inference_peak_bytes: Option<u64>,
     /// The same in training, in steps after the first. None where a file has no graph.
     pub training_peak_bytes: Option<u64>,
-    /// What the CUDA context takes.
+    /// What the CUDA context is assumed to take.
     pub context_bytes: u64,
     /// The admission bound, context included: what to request so that 95 % of jobs stay below it.
     pub upper_bytes: u64,
@@ -179,7 +180,7 @@ fn capacity(request: &Request) -> Option<u64> {
 
 fn context(request: &Request) -> u64 {
     match request.device {
-        Device::Cuda => request.gpu.map_or(gpu::DEFAULT_CONTEXT, |gpu| gpu.context),
+        Device::Cuda => gpu::ASSUMED_CONTEXT,
         Device::Cpu => 0,
     }
 }
@@ -261,7 +262,7 @@ fn bound(peak: u64, request: &Request) -> u64 {
 }
 
 fn seconds(work: &Work, mode: Mode) -> BTreeMap<&'static str, f64> {
-    GPUS.iter().map(|gpu| (gpu.name, work.seconds(gpu, mode == Mode::Train))).collect()
+    GPUS.iter().filter_map(|gpu| Some((gpu.name, work.seconds(gpu, mode == Mode::Train)?))).collect()
 }
 
 fn float_count(graph: &Graph, request: &Request) -> u64 {

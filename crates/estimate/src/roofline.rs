@@ -33,10 +33,11 @@ impl Work {
         Self { operators: vec![(2.0 * macs as f64, bytes as f64)] }
     }
 
-    /// Seconds on a type of GPU at its published rates.
-    pub(crate) fn seconds(&self, gpu: &Gpu, training: bool) -> f64 {
-        let forward: f64 =
-            self.operators.iter().map(|(flops, bytes)| (flops / gpu.flops).max(bytes / gpu.bandwidth)).sum();
-        if training { forward * TRAINING_FACTOR } else { forward }
+    /// Seconds on a type of GPU at its published rates, where both are known.
+    pub(crate) fn seconds(&self, gpu: &Gpu, training: bool) -> Option<f64> {
+        let rate = gpu.flops?;
+        let each = self.operators.iter().map(|(flops, bytes)| (flops / rate).max(bytes / gpu.bandwidth));
+        let forward: f64 = each.sum();
+        Some(if training { forward * TRAINING_FACTOR } else { forward })
     }
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
+use warpyard_estimate::conformal::{Outcome, bound_ratio};
 use warpyard_estimate::graph::{Arg, Node};
 use warpyard_estimate::{
     Estimate, Graph, Mode, Model, Optimizer, Request, Shapes, ZeroGrad, activation_peak, estimate, read,
@@ -180,13 +181,10 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// The 95 % conformal quantile of measured to estimated peaks: the smallest ratio that covers so many of `rows` that the next one
-/// is covered with that probability, if it is like them.
+/// The 95 % conformal factor of rows.
 fn conformal_ratio<'a>(rows: impl Iterator<Item = &'a Measured>) -> f64 {
-    let mut ratios: Vec<f64> = rows.map(|row| row.measured / row.estimated).collect();
-    ratios.sort_by(f64::total_cmp);
-    let rank = ((ratios.len() + 1) as f64 * 0.95).ceil() as usize;
-    ratios[rank.min(ratios.len()) - 1]
+    let outcomes = rows.map(|row| Outcome { estimated: row.estimated as u64, measured: row.measured as u64 });
+    bound_ratio(outcomes, 0.95).expect("enough rows")
 }
 
 #[test]

@@ -59,8 +59,9 @@ fn gpu(text: &str) -> Result<&'static Gpu, String> {
 /// The list of GPU types, for the help.
 pub(crate) fn gpus() -> String {
     let about = |gpu: &Gpu| {
-        let (memory, tflops, rate) = (ByteSize(gpu.memory).rounded(), gpu.flops / 1e12, gpu.bandwidth / 1e9);
-        format!("{memory}, {tflops:.1} TFLOPS, {rate:.0} GB/s")
+        let (memory, rate) = (ByteSize(gpu.memory).rounded(), gpu.bandwidth / 1e9);
+        let tflops = gpu.flops.map(|flops| format!("{:.1} TFLOPS, ", flops / 1e12)).unwrap_or_default();
+        format!("{memory}, {tflops}{rate:.0} GB/s")
     };
     help_list("GPU types", GPUS.iter().map(|gpu| (gpu.name, about(gpu))))
 }

@@ -40,8 +40,7 @@ pub(crate) fn text(estimate: &Estimate, asked: &EstimateSubject<'_>, screen: &Sc
         .map(|_| format!(" with {}", request.training.optimizer))
         .unwrap_or_default();
     line("training", training + &with);
-    let of = request.gpu.map_or("assumed".to_owned(), |gpu| format!("assumed for {}", gpu.name));
-    line("context", format!("{} ({of})", size(estimate.context_bytes)));
+    line("context", format!("{} (assumed)", size(estimate.context_bytes)));
     line("float count", size(estimate.float_count_bytes));
     let mode = if request.mode == Mode::Train { "training" } else { "inference" };
     let rule = match request.method {
