@@ -116,11 +116,18 @@ fn onnx_of_the_same_model_says_the_same() {
             // The exporter folds batch norms into convolutions.
             ("parameters", onnx.parameters, exported.parameters, 0.05),
             ("multiply-adds", onnx.macs, exported.macs, 0.01),
-            ("activations", of_onnx, of_export, 0.25),
         ] {
             if !is_near(&format!("{name} {what}"), ours, theirs, tolerance) {
                 wrong.push(format!("{name}: {what} {ours} and {theirs}"));
             }
+        }
+        // Weights that the exporter transposes or cuts and joins in the graph are laid out anew, and a bias that it adds on its
+        // own makes a second result; nothing else comes to it.
+        let copies = exported.weights_bytes + of_export;
+        if !is_near(&format!("{name} activations"), of_onnx, of_export, 0.05)
+            && !(of_export..=of_export + copies).contains(&of_onnx)
+        {
+            wrong.push(format!("{name}: activations {of_onnx} and {of_export}"));
         }
     }
     assert!(compared >= 10, "{compared}");
