@@ -1,5 +1,5 @@
-//! Who may look at the pages: links that work once, the token pasted into a form, and the sessions that come of either.
-//! Sessions are kept in the data directory (`logins.rs`), so nobody is asked again because a server was restarted.
+//! Authentication for the web pages: one-time links, the token pasted into a form, and the sessions that either begins.
+//! Sessions are stored in the data directory (`login_sessions.rs`), so that they survive a restart.
 //!
 //! A browser sends a cookie to every port of the host that set it, and on this machine any user may listen on a port. So
 //! each person's session lives at a host below `.localhost` whose name only they are told, and counts nowhere else.
@@ -26,23 +26,24 @@ const SESSION: u64 = 30 * 24 * 3600;
 /// How long a link works.
 const LINK: Duration = Duration::from_secs(600);
 
-/// How many wrong tokens a minute one address is answered; a right one is let in however many were wrong, so that nobody
-/// locks out another.
+/// The most wrong tokens a minute from one address; a right one is accepted however many were wrong, so that nobody locks
+/// out another.
 const WRONG_PER_MINUTE: u32 = 10;
 
-/// How many addresses wrong tokens are counted of; when there are more, counting begins again.
+/// The most addresses whose wrong tokens are counted; when there are more, counting begins again.
 const COUNTED: usize = 4_096;
 
-/// How many sessions, and how many links, one person may have: nobody throws the others out.
+/// The most sessions, and the most links, of one user: nobody evicts others.
 const OF_ONE: usize = 50;
 
-/// The header with which a page says that a change is its own.
+/// The header with a page's CSRF token.
 pub(crate) const CSRF: &str = "x-warpyard-csrf";
 
-/// The ways in.
+/// Authenticator of browsers.
 pub(crate) struct Authenticator {
     token: String,
-    /// Cookies do not know ports, so the name of ours does: two servers on a machine do not throw each other out.
+    /// The cookie's name. It has the port, which cookies do not distinguish: two servers on a machine keep their sessions
+    /// apart.
     cookie: String,
     listens: SocketAddr,
     hosts: Hosts,
@@ -58,34 +59,34 @@ struct AuthState {
     wrong: HashMap<IpAddr, (u32, Instant)>,
 }
 
-/// What is done for someone who may come in.
+/// The answer to a successful login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LoginGrant {
-    /// The header that sets their cookie.
+    /// The `Set-Cookie` header of the session.
     Cookie(String),
-    /// The address that lets them in where a cookie of theirs counts.
+    /// A one-time link at the host where the user's cookies are accepted.
     OtherHost(String),
 }
 
-/// Someone who has logged in.
+/// The session of a request.
 pub(crate) struct LoginSession {
-    /// What a page of theirs sends along with a change, and no other page knows.
+    /// The CSRF token, which only pages of this session know.
     pub(crate) csrf: String,
-    /// Whoever it is.
+    /// The user.
     pub(crate) holder: LoginIdentity,
 }
 
-/// Why someone stays outside.
+/// Why a token was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LoginError {
-    /// The token is not ours.
+    /// The token is wrong.
     Wrong,
-    /// It is not, and too many from there were not, lately.
+    /// The token is wrong, and so were too many from that address lately.
     TooMany,
 }
 
 impl Authenticator {
-    /// Authenticator that this token opens, of the server that listens there and goes by these names.
+    /// An authenticator for a token, of a server with this address and these host names; sessions are in memory only.
     pub(crate) fn new(token: String, listens: SocketAddr, hosts: Hosts, clock: Clock) -> Authenticator {
         Authenticator {
             token,
@@ -97,7 +98,7 @@ impl Authenticator {
         }
     }
 
-    /// The same, with the sessions that are kept in a data directory.
+    /// An authenticator whose sessions are stored in a data directory.
     pub(crate) fn kept(
         token: String,
         listens: SocketAddr,
@@ -122,7 +123,7 @@ impl Authenticator {
         format!("wy-{of}.localhost")
     }
 
-    /// What a request calls the server; none where it does not answer for that.
+    /// The kind of host that a request names; none where the server does not answer for it.
     pub(crate) fn kind(&self, headers: &HeaderMap) -> Option<HostKind> {
         let mut hosts = headers.get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else { return None };
@@ -135,13 +136,13 @@ impl Authenticator {
         vouched.then(|| server_proof(&self.token, nonce, host))
     }
 
-    /// An address that lets someone in once.
+    /// A one-time link for a caller.
     pub(crate) fn link(&self, caller: Caller) -> io::Result<String> {
         let host = self.hosts.of_link(&self.pages_host(&LoginIdentity::of(caller.clone())), self.listens);
         Ok(format!("http://{host}/login?once={}", self.once(caller)?))
     }
 
-    /// Whether someone's cookie counts at the host a request names.
+    /// Whether a user's cookie is accepted at the host a request names.
     fn counts(&self, headers: &HeaderMap, holder: &LoginIdentity) -> bool {
         match self.kind(headers) {
             Some(HostKind::Pages(name)) => {
@@ -152,7 +153,7 @@ impl Authenticator {
         }
     }
 
-    /// Where someone is let in by a link, when not at the host a request names.
+    /// The link at the host where a user's cookies are accepted, if that is not the host a request names.
     fn elsewhere(&self, headers: &HeaderMap, holder: &LoginIdentity, link: &str) -> Option<String> {
         if self.counts(headers, holder) {
             return None;
@@ -163,7 +164,7 @@ impl Authenticator {
         Some(format!("http://{}:{port}/login?once={link}", self.pages_host(holder)))
     }
 
-    /// A secret that lets someone in once.
+    /// The secret of a one-time link for a caller.
     pub(crate) fn once(&self, caller: Caller) -> io::Result<String> {
         let (link, now, holder) = (random()?, Instant::now(), LoginIdentity::of(caller));
         let mut open = self.open();
@@ -176,7 +177,7 @@ impl Authenticator {
         Ok(link)
     }
 
-    /// Lets in whoever has a link that was not used, or says where it is to be opened.
+    /// Redeems a one-time link, or returns the host where it is to be opened.
     pub(crate) fn enter_once(&self, link: &str, headers: &HeaderMap) -> io::Result<Option<LoginGrant>> {
         let now = Instant::now();
         let holder = self.open().links.get(link).filter(|(until, _)| now < *until).map(|(_, by)| by.clone());
@@ -190,7 +191,7 @@ impl Authenticator {
         }
     }
 
-    /// Lets in whoever has the token, here or where their cookies count.
+    /// Logs the owner in by the token, here or at the host where their cookies are accepted.
     pub(crate) fn enter_by_token(
         &self,
         given: &str,
@@ -240,8 +241,8 @@ impl Authenticator {
         })
     }
 
-    /// What a session's secret becomes for one use, from which nobody finds the secret or what it becomes for another.
-    /// With another token it becomes something else, so a new token ends every login.
+    /// The digest of a session's secret for one purpose, from which neither the secret nor its digest for another purpose can
+    /// be found. It depends on the token, so a new token ends every session.
     fn digest(&self, to: &str, id: &str) -> String {
         let hasher = [to, &self.token, id]
             .iter()
@@ -249,13 +250,13 @@ impl Authenticator {
         hex(&hasher.finalize())
     }
 
-    /// Whether a request to change something comes from a page of someone who has logged in.
+    /// Whether a request carries the CSRF token of its session.
     pub(crate) fn may_change(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(CSRF).map(|v| v.as_bytes()).unwrap_or_default();
         self.session_of(headers).is_some_and(|session| constant_time_eq(given, session.csrf.as_bytes()))
     }
 
-    /// Ends a session; gives the header that takes the cookie back.
+    /// Ends a session; returns the header that removes its cookie.
     pub(crate) fn leave(&self, headers: &HeaderMap) -> String {
         let left: Vec<_> = self.cookies(headers).map(|id| self.digest("session", id)).collect();
         self.open().sessions.change(|sessions| sessions.retain(|hash, _| !left.contains(hash)));
@@ -288,7 +289,7 @@ impl Authenticator {
     }
 }
 
-/// Of as many as one person may have, what ends first.
+/// The entry that expires first, if a user has as many as one may have.
 fn first_of_many<'a>(theirs: impl Iterator<Item = (impl Ord, &'a String)>) -> Option<String> {
     let mut theirs: Vec<_> = theirs.collect();
     theirs.sort();

@@ -1,5 +1,5 @@
-//! Who sends a request, and what they may do: the server's owner everything, people of a shared machine what concerns
-//! their own jobs. Who someone is comes from the kernel (a socket's other end) or from a secret only the owner has.
+//! The caller of a request and its permissions: the server's owner may do everything, users of a shared machine what
+//! concerns their own jobs. The identity comes from the kernel (peer credentials of a socket) or from the owner's token.
 
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -30,7 +30,7 @@ impl AccessDenied {
     }
 }
 
-/// How a machine is shared.
+/// Settings of a shared machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sharing {
     /// The Unix group whose members may do everything.
@@ -39,35 +39,35 @@ pub(crate) struct Sharing {
     pub(crate) private: bool,
 }
 
-/// Who sends a request.
+/// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
-    /// Whoever has the server's own token, or logged in with it.
+    /// The holder of the server's token, or of a session that began with it.
     Owner,
-    /// Someone with an account on this machine, by the kernel's word.
+    /// A user of this machine, named by the kernel.
     Account {
-        /// Who.
+        /// The account.
         person: Account,
-        /// Whether they may do everything.
+        /// Whether the user is an admin.
         admin: bool,
-        /// Whether others' jobs are nothing to them.
+        /// Whether other users' jobs are hidden from the user.
         private: bool,
-        /// What else their tasks take over.
+        /// Where the umask and limits of the user's tasks come from.
         from: OriginSource,
     },
 }
 
-/// Where the umask and the limits of someone's tasks come from.
+/// Where the umask and the limits of a user's tasks come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OriginSource {
-    /// The process that calls, where the kernel told which.
+    /// The calling process, where the kernel names it.
     Process(Option<i32>),
-    /// What the process had from which they logged in to the pages.
+    /// What was read from the process that logged in to the pages.
     Known(Option<Origin>),
 }
 
 impl Caller {
-    /// Whoever is at the other end of a socket.
+    /// The caller with these peer credentials.
     pub(crate) fn at(peer: PeerCredentials, sharing: &Sharing) -> io::Result<Option<Caller>> {
         let Some(credentials) = peer.0 else { return Ok(None) };
         let Some(person) = Account::by_uid(credentials.uid())? else { return Ok(None) };
@@ -79,7 +79,7 @@ impl Caller {
         Caller::Account { person, admin, private: sharing.private, from }
     }
 
-    /// The same once the process that calls is gone.
+    /// The caller with its origin read, so that it outlives the calling process.
     pub(crate) fn remembered(self) -> Result<Caller, AccessDenied> {
         let origin = self.origin()?;
         Ok(match self {
@@ -90,7 +90,7 @@ impl Caller {
         })
     }
 
-    /// Whether they may do everything.
+    /// Whether the caller may do everything.
     pub(crate) fn is_admin(&self) -> bool {
         match self {
             Caller::Owner => true,
@@ -98,7 +98,7 @@ impl Caller {
         }
     }
 
-    /// Whether this user's jobs are theirs to change and to look into.
+    /// Whether the caller may change and inspect this user's jobs.
     pub(crate) fn owns(&self, user: &str) -> bool {
         self.is_admin() || self.name() == Some(user)
     }
@@ -141,7 +141,7 @@ impl Caller {
         }
     }
 
-    /// Lets nobody but admins go on.
+    /// Denies a request of a caller who is not an admin.
     pub(crate) fn must_be_admin(&self, to: &str) -> Result<(), AccessDenied> {
         match self.is_admin() {
             true => Ok(()),
@@ -149,7 +149,7 @@ impl Caller {
         }
     }
 
-    /// Lets nobody but the owner of a job, and admins, go on.
+    /// Denies a request of a caller who neither owns the job nor is an admin.
     pub(crate) fn must_own(&self, user: &str, to: &str) -> Result<(), AccessDenied> {
         match self {
             _ if self.owns(user) => Ok(()),
@@ -164,7 +164,7 @@ impl Caller {
     }
 }
 
-/// Whom a login belongs to. What they may do is no part of it, so nothing that is kept can say it.
+/// The user of a login session. Permissions are not part of it, so a stored session cannot grant any.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LoginIdentity {
@@ -182,7 +182,7 @@ pub(crate) enum LoginIdentity {
 }
 
 impl LoginIdentity {
-    /// Whoever calls, once they have been [`remembered`](Caller::remembered).
+    /// The identity of a caller that was [`remembered`](Caller::remembered).
     pub(crate) fn of(caller: Caller) -> LoginIdentity {
         match caller {
             Caller::Owner => LoginIdentity::Owner,
@@ -214,12 +214,12 @@ impl LoginIdentity {
     }
 }
 
-/// The other end of a connection through the socket; nothing where the kernel did not tell.
+/// Peer credentials of a Unix socket; none where the kernel gave none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerCredentials(Option<UCred>);
 
 impl PeerCredentials {
-    /// Whoever is at the other end of a stream.
+    /// The peer of a stream.
     pub(crate) fn of(stream: &UnixStream) -> PeerCredentials {
         PeerCredentials(stream.peer_cred().ok())
     }

@@ -1,5 +1,6 @@
-//! Word of every change, for whoever shows the state: left by the follower, kept for a while, sent as server-sent events.
-//! It says where something changed and never what, so that it can be small, and bounded however slow a reader is.
+//! The feed of changes, as server-sent events: the replicator publishes a notice for each batch of events, and clients that
+//! show the state subscribe. A notice says which jobs and devices changed and never how, so it is small, and the backlog is
+//! bounded however slow a client is.
 
 use axum::body::Bytes;
 use std::collections::{BTreeSet, VecDeque};
@@ -13,32 +14,32 @@ use warpyard_api::wire::Notice;
 use warpyard_core::event::EventKind;
 use warpyard_core::{Cluster, Event, WorkerId};
 
-/// How many notices are kept for readers that come back.
+/// The most notices in the backlog, for clients that reconnect.
 const KEPT: usize = 2_048;
 
-/// How far a connected reader may fall behind before it is cut off; it comes back and goes on from what is kept.
+/// The most notices a connected client may lag before it is disconnected; it reconnects and resumes from the backlog.
 const BEHIND: usize = 256;
 
-/// How many jobs a notice names before it just says that many changed.
+/// The most jobs that a notice names; beyond it the notice says that everything may have changed.
 const NAMED: usize = 200;
 
-/// How long nothing is sent before a sign of life is.
+/// The interval of keep-alive comments.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 
-/// How long a reader may take nothing before it is cut off.
+/// How long a client may accept nothing before it is disconnected.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long one stream of notices lasts. Its reader comes back and goes on from what is kept; one that never reads, of
-/// which the kernel takes a long time's notices, does not.
+/// The longest that one stream lasts. A client reconnects and resumes from the backlog; one that never reads, for which the
+/// kernel would buffer notices for a long time, does not.
 pub(crate) const LONGEST: Duration = Duration::from_secs(15 * 60);
 
-/// The notices of late, and whoever listens for more.
+/// The feed: recent notices, and the subscribers to further ones.
 pub(crate) struct ChangeFeed {
     backlog: Mutex<Backlog>,
     listeners: broadcast::Sender<EncodedNotice>,
 }
 
-/// A notice as it is sent, written out once for all readers.
+/// A notice encoded as a server-sent event, once for all clients.
 #[derive(Clone)]
 struct EncodedNotice {
     seq: u64,
@@ -58,7 +59,7 @@ impl EncodedNotice {
     }
 }
 
-/// That something changed, and not what.
+/// A notice that something changed, without what.
 fn something(seq: u64) -> Notice {
     Notice { seq, jobs: vec![], devices: vec![], all: true }
 }
@@ -68,7 +69,7 @@ fn written(notice: &Notice) -> Bytes {
     format!("id: {}\ndata: {data}\n\n", notice.seq).into()
 }
 
-/// Whether a reader may know which jobs there are, whosever they are.
+/// Which notices a client may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visibility {
     AllJobs,
@@ -76,29 +77,29 @@ pub(crate) enum Visibility {
 }
 
 struct Backlog {
-    /// Everything after this event is in the list.
+    /// Notices of all events after this one are in the list.
     from: u64,
-    /// The last event there was.
+    /// The number of the last event.
     last: u64,
     list: VecDeque<EncodedNotice>,
 }
 
-/// What a reader finds when it comes.
+/// A subscription: the notices that a client missed, and those to come.
 struct Subscription {
     missed: Vec<EncodedNotice>,
-    /// Where it stands, if what it missed is no longer known.
+    /// The number of the last event, if the notices that the client missed are no longer in the backlog.
     reset: Option<u64>,
     more: broadcast::Receiver<EncodedNotice>,
 }
 
 impl ChangeFeed {
-    /// None yet, after so many events.
+    /// An empty feed after the event with this number.
     pub(crate) fn starting_at(seq: u64) -> ChangeFeed {
         let backlog = Backlog { from: seq, last: seq, list: VecDeque::new() };
         ChangeFeed { backlog: Mutex::new(backlog), listeners: broadcast::Sender::new(BEHIND) }
     }
 
-    /// Leaves word of events that were just applied to the cluster, and of the devices that attempts left by them.
+    /// Publishes a notice of events that were just applied, and of the devices that attempts left by them.
     pub(crate) fn leave(&self, cluster: &Cluster, events: &[Event], left: &[(WorkerId, u16)]) {
         if events.is_empty() {
             return;
@@ -114,18 +115,18 @@ impl ChangeFeed {
         let _nobody_listens = self.listeners.send(notice);
     }
 
-    /// Has every reader look at everything again, because of something that is no event.
+    /// Publishes a notice that everything may have changed, for changes that are not events.
     pub(crate) fn look_again(&self) {
         let notice = EncodedNotice::of(&something(self.backlog().last));
         let _nobody_listens = self.listeners.send(notice);
     }
 
-    /// Word of every change from here on, without what it was.
+    /// Subscribes to the fact of changes, without their notices.
     pub(crate) fn listen(&self) -> ChangeListener {
         ChangeListener(self.listeners.subscribe())
     }
 
-    /// The last event there was word of.
+    /// The number of the last event that was published.
     pub(crate) fn last(&self) -> u64 {
         self.backlog().last
     }
@@ -147,11 +148,11 @@ impl ChangeFeed {
     }
 }
 
-/// Tells that something changed.
+/// A subscription to the fact of changes.
 pub(crate) struct ChangeListener(broadcast::Receiver<EncodedNotice>);
 
 impl ChangeListener {
-    /// Waits for the next change. Having missed some is a change too.
+    /// Waits for the next change. Having missed some counts as one.
     pub(crate) async fn changed(&mut self) {
         if let Err(RecvError::Closed) = self.0.recv().await {
             std::future::pending().await
@@ -159,7 +160,7 @@ impl ChangeListener {
     }
 }
 
-/// Sends notices from an event on until the reader is gone or too slow, or for as long as one stream may last.
+/// Sends notices from an event on until the client is gone or too slow, or the stream has lasted as long as it may.
 pub(crate) async fn send(
     notices: Arc<ChangeFeed>,
     visibility: Visibility,

@@ -1,8 +1,8 @@
-//! The live engine: one thread that turns, and one that follows it.
+//! The engine thread and the handle to it.
 //!
-//! The first owns the state and the log, and does nothing but turns. The second applies the same events to a replica, which
-//! requests read at the same time as one another. A caller who was told something finds it there, because a request waits
-//! until the replica has every event that was published before it came.
+//! The engine thread owns the state and the log, and does nothing but turns. The replicator's thread applies the same events
+//! to the read replica, which requests read concurrently. A caller reads its own writes: a read waits until the replica has
+//! every event that was published before the read began.
 
 use crate::clock::Clock;
 use crate::event_logging;
@@ -23,29 +23,30 @@ use warpyard_core::protocol::Assignments;
 use warpyard_core::spec::env_size;
 use warpyard_core::{AttemptId, Cluster, Command, Epoch, Event, JobId, Rejection, Store, Time, WorkerId};
 
-/// How many commands one turn takes at most: bounds how long the first of them waits for its answer.
+/// The most commands of one turn: bounds how long the first of them waits for its answer.
 const BATCH: usize = 2_000;
 
-/// How many ended jobs stay in memory.
+/// The most ended jobs in memory.
 const ENDED_KEPT: usize = 10_000;
 
-/// How many bytes of job documents and environments ended jobs may keep in memory; then the first ended leave.
+/// The most bytes of job specifications and environments of ended jobs in memory; beyond it the first that ended are
+/// forgotten.
 const ENDED_BYTES_KEPT: u64 = 256 << 20;
 
-/// How many ended jobs leave the memory in one turn.
+/// The most ended jobs that are forgotten in one turn.
 const FORGET_AT_ONCE: usize = 200;
 
-/// A way to the engine and to the one that follows it. Cheap to clone.
+/// Handle to the engine thread and the read replica. Cheap to clone.
 #[derive(Clone)]
 pub struct EngineHandle {
     asks: Sender<EngineRequest>,
     replicator: EventPublisher,
     replica: Arc<ReadReplica>,
-    /// How many events the replica has.
+    /// The number of the last event that the replica has.
     applied: watch::Receiver<u64>,
 }
 
-/// The way to the replicator, and how many events were sent along it.
+/// Channel to the replicator, and the number of the last event sent through it.
 #[derive(Clone)]
 struct EventPublisher {
     to: Sender<ReplicatorMessage>,
@@ -58,7 +59,7 @@ impl EventPublisher {
         EventPublisher { to, seq: Arc::new(AtomicU64::new(seq)) }
     }
 
-    /// Sends events; whoever reads from now on finds them.
+    /// Publishes events: every read that begins after this sees them.
     fn publish(&self, events: Vec<Event>) {
         let count = events.len() as u64;
         let _stopped = self.to.send(ReplicatorMessage::Events(events));
@@ -72,22 +73,21 @@ impl EventPublisher {
 
 enum EngineRequest {
     Command(Box<Command>, Option<oneshot::Sender<Result<CommandOutcome, Rejection>>>),
-    /// From now on a worker is told this way.
+    /// Replaces how a worker is sent its assignments.
     Deliver(WorkerId, Deliver),
     Stop,
 }
 
-/// Who is told what should be on a worker.
+/// Sends assignments to a worker.
 type Deliver = Box<dyn Fn(Assignments) + Send>;
 
-/// The two threads.
+/// The threads of an engine and its replicator.
 pub struct EngineThreads {
     engine: JoinHandle<Result<(), LogError>>,
     replicator: JoinHandle<()>,
 }
 
-/// Calls something at the end of a thread, also when that is a panic: a server whose engine is gone must not go on
-/// answering.
+/// Calls a function when a thread ends, also by a panic: a server without an engine must not go on answering.
 struct OnDrop<F: Fn()>(F);
 
 impl<F: Fn()> Drop for OnDrop<F> {
@@ -96,7 +96,7 @@ impl<F: Fn()> Drop for OnDrop<F> {
     }
 }
 
-/// The engine has stopped.
+/// Error of a request to an engine that has stopped.
 #[derive(Debug, thiserror::Error)]
 #[error("the server is stopping")]
 pub struct EngineStopped;
@@ -104,16 +104,16 @@ pub struct EngineStopped;
 /// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// It was refused.
+    /// The command was rejected.
     #[error(transparent)]
     Rejected(#[from] Rejection),
-    /// There is nobody to carry it out.
+    /// The engine has stopped.
     #[error(transparent)]
     Stopped(#[from] EngineStopped),
 }
 
 impl EngineHandle {
-    /// Starts both threads from a state. `ended` is called when either ends, for whatever reason.
+    /// Starts both threads. `ended` is called when either ends, for whatever reason.
     pub fn start(
         engine: Engine,
         log: Log,
@@ -147,7 +147,7 @@ impl EngineHandle {
         (handle, threads)
     }
 
-    /// Starts the replicator, and `play` in place of the engine.
+    /// Starts the replicator, and `play` in place of the engine thread.
     pub(crate) fn simulated(
         replicator: Replicator,
         ended: impl Fn() + Clone + Send + 'static,
@@ -181,20 +181,20 @@ impl EngineHandle {
         (handle, threads)
     }
 
-    /// Has a command carried out. What the answer says is on disk.
+    /// Executes a command. What the answer says is committed.
     pub async fn command(&self, command: Command) -> Result<CommandOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
         self.asks.send(EngineRequest::Command(Box::new(command), Some(reply))).map_err(|_| EngineStopped)?;
         Ok(answer.await.map_err(|_| EngineStopped)??)
     }
 
-    /// Hands a command over without waiting for what becomes of it.
+    /// Sends a command without waiting for its answer.
     pub fn tell(&self, command: Command) {
         // It only fails when the engine has stopped, and then there is nobody to tell.
         let _stopped = self.asks.send(EngineRequest::Command(Box::new(command), None));
     }
 
-    /// Looks at the state, as it is after everything the caller was ever told.
+    /// Reads the replica, with every event that was published before this call.
     pub async fn read<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Reader<'_>) -> T + Send + 'static,
@@ -202,7 +202,7 @@ impl EngineHandle {
         self.with_replica(move |replica| look(&replica.reader())).await
     }
 
-    /// Looks at the derived tables alone, for as long as it takes.
+    /// Reads the derived tables without holding the state: a slow query delays no event.
     pub(crate) async fn read_history<T: Send + 'static>(
         &self,
         look: impl FnOnce(&dyn HistoryStore) -> T + Send + 'static,
@@ -210,7 +210,7 @@ impl EngineHandle {
         self.with_replica(move |replica| look(&*replica.connection_up_to_date())).await
     }
 
-    /// Has something read the replica on a thread that may wait, once it has all that was published.
+    /// Reads on a blocking thread, once the replica has every event that was published before this call.
     async fn with_replica<T: Send + 'static>(
         &self,
         look: impl FnOnce(&ReadReplica) -> T + Send + 'static,
@@ -257,30 +257,30 @@ impl EngineHandle {
         answer.await.map_err(|_| EngineStopped)
     }
 
-    /// Says how a worker is told what should be on it; it is told at once.
+    /// Sets how a worker is sent its assignments, and sends the current ones.
     pub fn deliver_to(&self, worker: WorkerId, deliver: impl Fn(Assignments) + Send + 'static) {
         let _stopped = self.asks.send(EngineRequest::Deliver(worker, Box::new(deliver)));
     }
 
-    /// Ends the engine after what was asked before, and then the replicator.
+    /// Stops the engine after the requests sent before, and then the replicator.
     pub fn stop(&self) {
         let _already = self.asks.send(EngineRequest::Stop);
     }
 }
 
-/// What something that plays the engine has of it: those who ask, and the one that follows.
+/// The engine's side of the channels, for a simulation that takes the engine's place.
 pub(crate) struct SimulatedEngine {
     asks: Receiver<EngineRequest>,
     replicator: EventPublisher,
 }
 
 impl SimulatedEngine {
-    /// Tells the replicator what happened.
+    /// Publishes simulated events.
     pub(crate) fn publish(&self, events: Vec<Event>) {
         self.replicator.publish(events);
     }
 
-    /// Has what is asked within a while carried out; says whether to go on.
+    /// Executes the commands that arrive within `wait`; says whether to go on.
     pub(crate) fn attend(
         &self,
         wait: Duration,
@@ -308,7 +308,7 @@ impl SimulatedEngine {
 }
 
 impl EngineThreads {
-    /// Waits for both; gives what stopped the engine, if something did.
+    /// Waits for both threads; returns the error that stopped the engine, if there was one.
     pub fn join(self) -> Result<(), LogError> {
         let result = self.engine.join().expect("the engine does not panic");
         self.replicator.join().expect("the replicator does not panic");
@@ -316,7 +316,7 @@ impl EngineThreads {
     }
 }
 
-/// The log, and how long it took to keep something.
+/// The log, measuring how long the last commit took.
 struct TimedStore<'a> {
     log: &'a mut Log,
     took: Option<Duration>,
@@ -333,21 +333,21 @@ impl Store for TimedStore<'_> {
     }
 }
 
-/// The engine's thread.
+/// State of the engine thread.
 struct EngineThread {
     engine: Engine,
     log: Log,
     clock: Clock,
     asks: Receiver<EngineRequest>,
     replicator: EventPublisher,
-    /// How each worker is told what should be on it.
+    /// How each worker is sent its assignments.
     mail: BTreeMap<WorkerId, Deliver>,
-    /// Ended jobs in memory and what each takes, the first ended first.
+    /// Ended jobs in memory with the bytes each takes, the first that ended first.
     ended: VecDeque<(JobId, u64)>,
-    /// What they take together.
+    /// The bytes they take together.
     ended_bytes: u64,
     measures: Arc<LatencyHistograms>,
-    /// What came of errands run beside the loop, and where it is left.
+    /// Results of background solves, as commands for a later turn.
     done: (Sender<Command>, Receiver<Command>),
 }
 
@@ -380,7 +380,7 @@ impl EngineThread {
         turning
     }
 
-    /// Notes jobs that ended and how much memory they take.
+    /// Notes jobs that ended and the memory each takes.
     fn keep_ended(&mut self, jobs: &[JobId]) {
         for &id in jobs {
             let cluster = self.engine.cluster();
@@ -391,7 +391,7 @@ impl EngineThread {
         }
     }
 
-    /// Turns until it is told to stop or cannot go on; the replicator ends with it either way.
+    /// Runs turns until it is stopped or a commit fails; the replicator ends with it either way.
     fn run(mut self) -> Result<(), LogError> {
         let ended = self.turn_until_stopped();
         self.replicator.stop();
@@ -433,7 +433,7 @@ impl EngineThread {
         Ok(())
     }
 
-    /// Has what takes long done on a thread of its own; what comes of it is a command for a later turn.
+    /// Runs a background solve on a thread of its own; its result is a command for a later turn.
     fn send_on_errand(&mut self, now: Time) {
         if let Some(errand) = self.engine.background_solve(now) {
             let done = self.done.0.clone();
@@ -445,7 +445,7 @@ impl EngineThread {
         }
     }
 
-    /// Waits for something to do, then takes all there is.
+    /// Waits for a request, a solve or the next deadline, then takes all requests there are, up to a batch.
     #[expect(clippy::type_complexity, reason = "two lists that belong together for the length of one turn")]
     fn gather(
         &mut self,

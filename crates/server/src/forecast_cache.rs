@@ -1,5 +1,5 @@
-//! ForecastCache for everyone: made in the background at a bounded rate, kept, and given out as they are. No request makes or
-//! awaits one; what is not forecast yet is left out, and pages are told to look again once it is.
+//! The cache of forecasts: made in the background at a bounded rate, shared by all requests. No request makes or awaits a
+//! forecast; a start that is not forecast yet is left out of the answer, and pages are told to refresh once it is.
 
 use crate::change_feed::ChangeFeed;
 use crate::engine::{EngineHandle, EngineStopped};
@@ -10,61 +10,61 @@ use std::time::{Duration, Instant};
 use warpyard_api::wire::Suggestion;
 use warpyard_core::{JobId, TaskId, Time};
 
-/// How old a forecast may be before another is made for whoever asks.
+/// The age at which a request causes another forecast.
 const FRESH_FOR: Duration = Duration::from_secs(2);
 
-/// How old a forecast may be before nobody is given it any more: nobody may have asked for hours.
+/// The age at which a forecast is not returned any more: the last request may have been hours ago.
 const STALE_AFTER: Duration = Duration::from_secs(30);
 
-/// How soon another is made when someone asked for a task that the last one left out.
+/// How soon another is made when a request asked for a task that the last one left out.
 const SOON: Duration = Duration::from_millis(100);
 
-/// How much longer than making a forecast takes nothing is forecast after it: a fifth of one processor at most.
+/// The pause after a forecast, as a multiple of how long it took: forecasts take a fifth of one processor at most.
 const PAUSE: u32 = 4;
 
-/// How many places in line are forecast whoever asks.
+/// How many tasks at the head of the queue every forecast has.
 const AHEAD: usize = 200;
 
-/// How many tasks asked for by themselves are forecast beside those.
+/// The most individually requested tasks that a forecast has beside those.
 const ASKED_FOR: usize = 64;
 
-/// How long a task is forecast after someone asked for it.
+/// How long a task is forecast after the last request for it.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
-/// When tasks are expected to start, as was foreseen at one moment.
+/// Expected starts of tasks, forecast at one moment.
 #[derive(Default)]
 pub(crate) struct Forecast {
     starts: BTreeMap<TaskId, ExpectedStart>,
-    /// Of tasks that were asked for, what would start them at once.
+    /// Of individually requested tasks, a change that would start each at once.
     sooner: BTreeMap<TaskId, Option<Suggestion>>,
     at: Time,
 }
 
 impl Forecast {
-    /// When a task is expected to start, if it was forecast.
+    /// The expected start of a task, if it was forecast.
     pub(crate) fn of(&self, task: TaskId) -> Option<&ExpectedStart> {
         self.starts.get(&task)
     }
 
-    /// When the first task of a job is expected to start, of those that were forecast.
+    /// The earliest expected start of a job's tasks, of those that were forecast.
     pub(crate) fn of_job(&self, job: JobId) -> Option<&ExpectedStart> {
         let task = |node, index| TaskId { job, node, index };
         let starts = self.starts.range(task(0, 0)..=task(u32::MAX, u32::MAX)).map(|(_, start)| start);
         starts.min_by_key(|start| start.low().map_or((true, None), |low| (false, Some(low))))
     }
 
-    /// What would start a task at once.
+    /// A change that would start a task at once.
     pub(crate) fn sooner(&self, task: TaskId) -> Option<&Suggestion> {
         self.sooner.get(&task)?.as_ref()
     }
 
-    /// Whether what has been in line since then was in line already.
+    /// Whether a task that has been ready since then was ready when the forecast was made.
     pub(crate) fn is_after(&self, since: Time) -> bool {
         self.at >= since
     }
 }
 
-/// The last forecast, and what the next is wanted for.
+/// The last forecast, and the tasks that the next is to have.
 pub(crate) struct ForecastCache {
     engine: EngineHandle,
     notices: Arc<ChangeFeed>,
@@ -78,14 +78,14 @@ struct CacheState {
     /// How long that took.
     took: Duration,
     being_made: bool,
-    /// Tasks asked for by themselves, and when last.
+    /// Individually requested tasks, and when each was requested last.
     asked_for: BTreeMap<TaskId, Instant>,
-    /// Whether someone was given less than they asked for.
+    /// Whether an answer lacked a forecast that its request asked for.
     missed: bool,
 }
 
 impl CacheState {
-    /// Notes that a task was asked for; forgets those long not asked for, or too many.
+    /// Notes a request for a task; forgets the oldest where there are too many.
     fn ask_for(&mut self, task: TaskId) {
         let now = Instant::now();
         self.asked_for.retain(|_, at| now.duration_since(*at) < REMEMBERED);
@@ -98,7 +98,7 @@ impl CacheState {
         self.missed |= !self.forecast.sooner.contains_key(&task);
     }
 
-    /// How long to wait before making another; nothing while the last one will do.
+    /// How long to wait before making another; none while the last one is fresh enough.
     fn due(&self) -> Option<Duration> {
         let Some(made) = self.made else { return Some(Duration::ZERO) };
         let age = made.elapsed();
@@ -108,24 +108,24 @@ impl CacheState {
 }
 
 impl ForecastCache {
-    /// No forecast yet.
+    /// An empty cache.
     pub(crate) fn new(engine: EngineHandle, notices: Arc<ChangeFeed>) -> ForecastCache {
         ForecastCache { engine, notices, last: Mutex::default() }
     }
 
-    /// The last forecast there is; where it is old, another is begun for whoever asks next.
+    /// The last forecast; where it is old, another is begun for later requests.
     pub(crate) fn latest(self: &Arc<Self>) -> Arc<Forecast> {
         self.begin_if_due(self.last())
     }
 
-    /// The same, and the next will have this task and what would start it at once.
+    /// The last forecast; the next will have this task and a change that would start it at once.
     pub(crate) fn latest_for(self: &Arc<Self>, task: TaskId) -> Arc<Forecast> {
         let mut last = self.last();
         last.ask_for(task);
         self.begin_if_due(last)
     }
 
-    /// Notes that a page shows a task whose forecast is yet to come: it is told to look again once there is one.
+    /// Notes that a page shows a task whose forecast is yet to come: the page is told to refresh once there is one.
     pub(crate) fn await_next(self: &Arc<Self>) {
         let mut last = self.last();
         last.missed = true;

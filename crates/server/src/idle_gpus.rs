@@ -1,5 +1,5 @@
-//! GPUs that are held and not used: pointed out to whoever holds them, then in the server's own output, where admins look,
-//! and in the end taken back if that is configured.
+//! Idle GPUs that a task holds: shown to the task's user, then logged for admins, and in the end the task is ended if that is
+//! configured.
 
 use crate::engine::EngineHandle;
 use crate::summary;
@@ -11,10 +11,10 @@ use warpyard_api::text::escape_controls;
 use warpyard_core::{AttemptId, Command, JobId, Span};
 use warpyard_worker::agent::{Idle, Watched};
 
-/// How often it is looked whether someone has been idle too long.
+/// The interval of the check.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What is said of someone who is idle.
+/// The idle time in words.
 pub(crate) fn words(idle: Idle) -> String {
     let lasts = Micros(idle.lasts.as_secs() * 1_000_000);
     match idle.touched {
@@ -23,7 +23,7 @@ pub(crate) fn words(idle: Idle) -> String {
     }
 }
 
-/// The same by job, for whoever asks how theirs stand.
+/// The idle time in words, by job.
 pub(crate) fn of_jobs(watched: Option<&Arc<Mutex<Watched>>>) -> BTreeMap<JobId, String> {
     let idle = watched.map(idle_now).unwrap_or_default();
     idle.into_iter()
@@ -35,7 +35,7 @@ fn idle_now(watched: &Arc<Mutex<Watched>>) -> BTreeMap<AttemptId, Idle> {
     watched.lock().expect("nobody panics while looking at devices").idle()
 }
 
-/// Tells admins of those who have been idle twice as long as is pointed out, and ends those who may not be any longer.
+/// Logs attempts that were idle twice as long as `after`, and ends those that were as long as `release`.
 pub(crate) async fn watch(
     engine: EngineHandle,
     watched: Arc<Mutex<Watched>>,

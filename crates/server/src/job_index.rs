@@ -1,5 +1,5 @@
-//! Indexes over the jobs in memory, for lists and counts that cost what they show: jobs by state, user, project and name, and
-//! how many tasks there are in each state, in all and of each user. Kept up to date with the replica, job by job.
+//! Indexes over the jobs in memory, so that lists and counts cost what they show: jobs by state, user, project and name, and
+//! the number of tasks in each state, overall and by user. Updated with the replica, job by job.
 
 use crate::summary;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,7 @@ use warpyard_core::cluster::{Effects, Job};
 use warpyard_core::spec::JobSpec;
 use warpyard_core::{Cluster, Event, JobId};
 
-/// The jobs in memory by what lists ask for.
+/// Indexes over the jobs in memory.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct JobIndex {
     jobs: BTreeMap<JobId, IndexEntry>,
@@ -20,26 +20,26 @@ pub(crate) struct JobIndex {
     by_name: BTreeSet<NameKey>,
     /// Jobs that are not over.
     open: BTreeSet<JobId>,
-    /// Jobs with nodes that wait for something other than room.
+    /// Jobs with nodes that wait for something other than free resources.
     blocked: BTreeSet<JobId>,
-    /// TaskCounts of jobs that are not over.
+    /// Tasks of jobs that are not over, by state.
     tasks: StateCounts,
     blocked_nodes: usize,
 }
 
-/// What a user has in memory.
+/// Jobs and task counts of one user.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct UserIndex {
     jobs: BTreeSet<JobId>,
-    /// How many of those are not over.
+    /// How many of them are not over.
     open: usize,
-    /// TaskCounts on workers.
+    /// Tasks on workers.
     pub(crate) running: u64,
-    /// TaskCounts that are ready.
+    /// Tasks that are ready.
     pub(crate) ready: u64,
 }
 
-/// What is indexed of a job.
+/// The indexed properties of a job.
 #[derive(Clone, Debug)]
 struct IndexEntry {
     spec: Arc<JobSpec>,
@@ -49,7 +49,7 @@ struct IndexEntry {
     is_open: bool,
 }
 
-/// How many tasks of a job are in each state. Nearly every job has one.
+/// Tasks of a job by state. Nearly every job has one task, which takes no allocation.
 #[derive(Clone, Debug, PartialEq)]
 enum TaskCounts {
     One(State),
@@ -93,7 +93,7 @@ impl PartialEq for IndexEntry {
     }
 }
 
-/// A job by its name. The specification is the job's own, so that a name takes no memory here.
+/// Key of a job by name. It shares the job's specification, so that the name is not stored again.
 #[derive(Clone, Debug)]
 struct NameKey {
     spec: Arc<JobSpec>,
@@ -178,7 +178,7 @@ impl JobIndex {
         self.tasks
     }
 
-    /// How many nodes wait for something other than room.
+    /// How many nodes wait for something other than free resources.
     pub(crate) fn blocked_nodes(&self) -> usize {
         self.blocked_nodes
     }

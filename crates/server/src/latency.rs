@@ -1,23 +1,23 @@
-//! How long things take, counted as they happen: what the figures for Prometheus are made of.
+//! Latency histograms, exposed as Prometheus metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Upper ends of the classes of what the engine does, in seconds.
+/// Bucket bounds for steps of the engine, in seconds.
 const QUICK: &[f64] = &[0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
 
-/// Upper ends of the classes of what people wait for, in seconds.
+/// Bucket bounds for waiting times of tasks, in seconds.
 const PATIENT: &[f64] = &[0.1, 1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0];
 
-/// What is counted.
+/// The latency histograms of a server.
 pub(crate) struct LatencyHistograms {
-    /// From being ready to being placed.
+    /// Waiting time of a task: from ready to placed.
     pub(crate) wait: Histogram,
-    /// A turn of the engine, without its commit.
+    /// Duration of a turn without its commit.
     pub(crate) plan: Histogram,
-    /// The commit of a turn.
+    /// Duration of the commit of a turn.
     pub(crate) commit: Histogram,
-    /// From an event to when whoever asks is told of it.
+    /// Replication lag: from an event to its being visible in the replica.
     pub(crate) lag: Histogram,
 }
 
@@ -28,10 +28,10 @@ impl Default for LatencyHistograms {
     }
 }
 
-/// How often what took how long.
+/// A histogram with fixed buckets.
 pub(crate) struct Histogram {
     ends: &'static [f64],
-    /// How many fell into each class, and beyond the last.
+    /// Observations in each bucket, and beyond the last.
     counts: Vec<AtomicU64>,
     micros: AtomicU64,
 }
@@ -49,7 +49,7 @@ impl Histogram {
         self.micros.fetch_add(took.as_micros() as u64, Relaxed);
     }
 
-    /// For each upper end how many were not above it, how many there were, and their sum in seconds.
+    /// The cumulative count at each bound, the count of all observations, and their sum in seconds.
     pub(crate) fn read(&self) -> (Vec<(f64, u64)>, u64, f64) {
         let mut below = 0;
         let mut class = |(end, count): (&f64, &AtomicU64)| {

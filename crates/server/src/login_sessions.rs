@@ -1,5 +1,5 @@
-//! The sessions of people who have logged in to the pages, kept in the data directory so that a restart throws nobody
-//! out. Only hashes of their secrets are there: whoever reads the file is not let in by it.
+//! Login sessions of the web pages, stored in the data directory so that they survive a restart. Only hashes of their
+//! secrets are stored: reading the file lets nobody in.
 
 use crate::caller::LoginIdentity;
 use serde::{Deserialize, Serialize};
@@ -9,15 +9,15 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// How many sessions there may be; the one that ends first makes room.
+/// The most sessions; beyond it the one that expires first is removed.
 pub(crate) const SESSIONS: usize = 1_000;
 
-/// How long one lasts, and whose it is.
+/// A login session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Session {
     /// When it ends, in seconds since 1970.
     pub(crate) until: u64,
-    /// Whoever has it.
+    /// The user.
     pub(crate) holder: LoginIdentity,
 }
 
@@ -29,8 +29,8 @@ pub(crate) struct SessionStore {
 }
 
 impl SessionStore {
-    /// What a data directory holds that has not ended. A file that cannot be read costs everyone a login, and the server
-    /// nothing.
+    /// Reads the sessions of a data directory that have not expired. A file that cannot be read costs everyone a login, and
+    /// the server nothing.
     pub(crate) fn read(data: &Path, now: u64) -> SessionStore {
         let file = data.join("logins.json");
         let mut sessions = read(&file).unwrap_or_else(|e| {

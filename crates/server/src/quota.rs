@@ -1,11 +1,10 @@
-//! So many of something for each and no more: connections of a user, people at a terminal. A seat is given back by being
-//! dropped.
+//! Quotas by key: connections and requests of a user, clients of a terminal. A permit is returned by being dropped.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex};
 
-/// How many seats are taken for each.
+/// Permits in use, by key.
 #[derive(Debug)]
 pub(crate) struct Quota<K>(Mutex<HashMap<K, usize>>);
 
@@ -16,7 +15,7 @@ impl<K> Default for Quota<K> {
 }
 
 impl<K: Eq + Hash + Clone> Quota<K> {
-    /// One more for someone, if they have not too many.
+    /// Takes a permit for a key, unless it has `most` already.
     pub(crate) fn take(self: &Arc<Self>, of: K, most: usize) -> Option<QuotaPermit<K>> {
         let mut counts = self.0.lock().expect("nobody panics while counting");
         let count = counts.entry(of.clone()).or_default();
@@ -28,7 +27,7 @@ impl<K: Eq + Hash + Clone> Quota<K> {
     }
 }
 
-/// One that is taken.
+/// A permit in use.
 #[derive(Debug)]
 pub(crate) struct QuotaPermit<K: Eq + Hash + Clone> {
     seats: Arc<Quota<K>>,

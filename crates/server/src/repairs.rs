@@ -1,4 +1,4 @@
-//! Damage that was found and dealt with: printed when the server starts, kept in a file for `warpyard doctor`, and counted.
+//! Repairs of damaged files: printed when the server starts, recorded in a file for `warpyard doctor`, and counted.
 
 use crate::clock::Clock;
 use serde::{Deserialize, Serialize};
@@ -35,12 +35,12 @@ pub(crate) struct Repairs {
 struct RepairNotes {
     before: u64,
     now: Vec<String>,
-    /// Whether the server has said what it repaired when it started; later repairs are said as they are made.
+    /// Whether the repairs made at the start were printed; later ones are logged as they are made.
     announced: bool,
 }
 
 impl Repairs {
-    /// Those made in a data directory so far, and those to come.
+    /// The repairs recorded in a data directory; further ones are recorded there.
     pub(crate) fn kept_in(data: &Path, clock: Clock) -> Repairs {
         let before = read(data).len() as u64;
         Repairs {
@@ -49,7 +49,7 @@ impl Repairs {
         }
     }
 
-    /// Takes note of one.
+    /// Records a repair.
     pub(crate) fn note(&self, what: String) {
         if let Err(e) = self.keep(&what) {
             tracing::warn!("no note can be kept of a repair ({e})");
@@ -72,14 +72,14 @@ impl Repairs {
         file.write_all(&line)
     }
 
-    /// Those made since the server started, to be said now; later ones are said as they are made.
+    /// The repairs made since the server started, to be printed now; later ones are logged as they are made.
     pub(crate) fn announce(&self) -> Vec<String> {
         let mut noted = self.noted.lock().expect("nobody panics while noting");
         noted.announced = true;
         noted.now.clone()
     }
 
-    /// How many there ever were.
+    /// The number of repairs ever made in the data directory.
     pub(crate) fn count(&self) -> u64 {
         let noted = self.noted.lock().expect("nobody panics while noting");
         noted.before + noted.now.len() as u64

@@ -1,8 +1,7 @@
-//! The read replica: a state of its own that the follower's thread keeps up with the engine's, and that any number of
-//! requests read at the same time.
+//! The read replica: a copy of the engine's state that the replicator keeps up to date and that requests read concurrently.
 //!
-//! Reading takes a shared lock, for as long as an answer takes to be put together; applying events takes it alone, a few
-//! events at a time. The derived tables have one connection that writes, and one for each request that reads them.
+//! A read holds a shared lock while its answer is assembled; applying events takes the lock exclusively, a few events at a
+//! time. The derived tables have one connection that writes, and a pool of connections for reads.
 
 use crate::catch_up::{ReplicaError, catch_up};
 use crate::change_feed::ChangeFeed;
@@ -24,19 +23,19 @@ use warpyard_core::policy::Policy;
 use warpyard_core::{Cluster, Event, JobId, Time};
 use warpyard_worker::agent::Lineage;
 
-/// How many requests read at the same time; each has a connection to the derived tables.
+/// The most concurrent reads; each has a connection to the derived tables.
 const READERS: usize = 8;
 
-/// How many events may wait to be entered in the derived tables.
+/// The most events that may wait to be entered in the derived tables.
 const ENTER_AT_MOST: usize = 1_000;
 
-/// The state and the tables that requests read.
+/// Read replica: the state, its indexes and the derived tables.
 pub(crate) struct ReadReplica {
     state: RwLock<ReplicaState>,
     tables: Mutex<HistoryWriter>,
-    /// Whether events wait to be entered in the tables, so that who finds none need not ask.
+    /// Whether events wait to be entered in the tables; read without the lock of the tables.
     behind: AtomicBool,
-    /// Connections that nobody uses. There are as many as permits, so who has a permit finds one.
+    /// Idle connections. There are as many as permits, so the holder of a permit always finds one.
     idle: Mutex<ConnectionPool>,
     permits: Arc<Semaphore>,
     notices: Arc<ChangeFeed>,
@@ -44,32 +43,32 @@ pub(crate) struct ReadReplica {
     clock: Clock,
 }
 
-/// Connections to the derived tables, and how often those were replaced: a connection to tables that were set aside is not
-/// given back.
+/// Pool of connections to the derived tables. The generation counts how often the tables were replaced: a connection to
+/// tables that were set aside is not returned to the pool.
 struct ConnectionPool {
     connections: Vec<Box<dyn HistoryStore>>,
     generation: u64,
 }
 
-/// What events change.
+/// The part of the replica that events change.
 struct ReplicaState {
     engine: Engine,
     index: JobIndex,
 }
 
-/// The derived tables, to be written.
+/// Writer of the derived tables.
 struct HistoryWriter {
     history: Box<dyn HistoryStore>,
     log_path: PathBuf,
-    /// The logs that numbered the jobs.
+    /// The lineage of the log.
     lineage: Option<Lineage>,
     repairs: Arc<Repairs>,
-    /// Events applied but not in the tables yet.
+    /// Events that were applied to the state and are not in the tables yet.
     pending: Vec<Event>,
 }
 
 impl ReadReplica {
-    /// A replica in a state, with tables that are up to date.
+    /// A replica at the state of an engine; the tables are up to date with it.
     pub(crate) fn new(
         engine: Engine,
         history: Box<dyn HistoryStore>,
@@ -93,17 +92,17 @@ impl ReadReplica {
         })
     }
 
-    /// Takes note of damage it finds here.
+    /// Sets where repairs of damaged tables are noted.
     pub(crate) fn note_repairs_in(&self, repairs: Arc<Repairs>) {
         self.tables().repairs = repairs;
     }
 
-    /// Where word of every change is left.
+    /// The feed of changes.
     pub(crate) fn notices(&self) -> &Arc<ChangeFeed> {
         &self.notices
     }
 
-    /// How long things took.
+    /// The latency histograms.
     pub(crate) fn measures(&self) -> &Arc<LatencyHistograms> {
         &self.measures
     }
@@ -113,29 +112,30 @@ impl ReadReplica {
         &self.clock
     }
 
-    /// Limits how many read at once.
+    /// The semaphore that limits concurrent reads.
     pub(crate) fn permits(&self) -> Arc<Semaphore> {
         self.permits.clone()
     }
 
-    /// The state and the tables, for someone with a permit.
+    /// A reader of the state and the tables; the caller holds a permit.
     pub(crate) fn reader(&self) -> Reader<'_> {
         let state = self.state();
         Reader { replica: self, state, now: self.clock.now(), tables: OnceCell::new() }
     }
 
-    /// The tables alone, up to date, for someone with a permit: what takes long to find in them holds up no event.
+    /// A connection to up-to-date tables without the state's lock, so that a slow query delays no event; the caller holds a
+    /// permit.
     pub(crate) fn connection_up_to_date(&self) -> impl Deref<Target = dyn HistoryStore> + '_ {
         self.enter_pending();
         self.connection()
     }
 
-    /// Looks at the cluster, without a permit: for whoever follows the engine.
+    /// Reads the cluster without a permit: for the replicator.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Cluster) -> T) -> T {
         look(self.state().engine.cluster())
     }
 
-    /// Enters what waits in the tables.
+    /// Enters pending events in the tables.
     pub(crate) fn enter_pending(&self) {
         self.enter(self.state().engine.cluster());
     }
@@ -152,7 +152,7 @@ impl ReadReplica {
         self.state.read().expect("applying an event does not panic")
     }
 
-    /// The state, to be changed.
+    /// The state under the exclusive lock.
     pub(crate) fn applying(&self) -> ReplicaWriter<'_> {
         ReplicaWriter { replica: self, state: self.state.write().expect("applying an event does not panic") }
     }
@@ -171,7 +171,7 @@ impl ReadReplica {
         PooledHistory { history: Some(history), generation: idle.generation, replica: self }
     }
 
-    /// Enters what waits in the tables; the cluster is the replica's.
+    /// Enters pending events in the tables; the cluster is the replica's.
     fn enter(&self, cluster: &Cluster) {
         if !self.behind.load(Ordering::Acquire) {
             return;
@@ -190,12 +190,12 @@ impl ReadReplica {
     }
 }
 
-/// Connections that only read.
+/// Opens read-only connections.
 fn readers(history: &dyn HistoryStore) -> Result<Vec<Box<dyn HistoryStore>>, LogError> {
     (0..READERS).map(|_| history.open_reader()).collect()
 }
 
-/// The state while events are applied.
+/// The state under the exclusive lock, while events are applied.
 pub(crate) struct ReplicaWriter<'a> {
     replica: &'a ReadReplica,
     state: RwLockWriteGuard<'a, ReplicaState>,
@@ -210,13 +210,13 @@ impl ReplicaWriter<'_> {
         self.state.engine.follow(event)
     }
 
-    /// Brings the indexes of jobs up to date that events may have changed.
+    /// Updates the indexes of jobs that events may have changed.
     pub(crate) fn index(&mut self, changed: &BTreeSet<JobId>) {
         let ReplicaState { engine, index } = &mut *self.state;
         changed.iter().for_each(|job| index.update(engine.cluster(), *job));
     }
 
-    /// Has events that were applied entered in the tables before anyone reads them; says whether many wait already.
+    /// Queues applied events for the tables, which enter them before the next read; says whether the queue is full.
     pub(crate) fn enter_later(&self, events: &[Event]) -> bool {
         let mut tables = self.replica.tables();
         tables.pending.extend_from_slice(events);
@@ -225,12 +225,12 @@ impl ReplicaWriter<'_> {
     }
 }
 
-/// What a request sees: the state at one moment, and derived tables that have all of it.
+/// A consistent read: the state at one moment, and derived tables that have all of its events.
 pub struct Reader<'a> {
     replica: &'a ReadReplica,
     state: RwLockReadGuard<'a, ReplicaState>,
     now: Time,
-    /// Taken when it is first needed, behind what waited to be entered: that may replace damaged tables.
+    /// Taken when first needed, after pending events were entered: entering them may replace damaged tables.
     tables: OnceCell<PooledHistory<'a>>,
 }
 
@@ -245,12 +245,12 @@ impl Reader<'_> {
         self.now
     }
 
-    /// The jobs in memory, by what lists ask for.
+    /// The indexes of the jobs in memory.
     pub(crate) fn index(&self) -> &JobIndex {
         &self.state.index
     }
 
-    /// The policy in force, in this state.
+    /// The policy in force, which has observed this state.
     pub fn policy(&self) -> &dyn Policy {
         self.state.engine.policy()
     }
@@ -261,17 +261,17 @@ impl Reader<'_> {
         &**self.tables.get_or_init(|| self.replica.connection())
     }
 
-    /// How long things took.
+    /// The latency histograms.
     pub(crate) fn measures(&self) -> Arc<LatencyHistograms> {
         self.replica.measures.clone()
     }
 
-    /// Keeps a sample of how everything is.
+    /// Stores a sample of utilisation.
     pub(crate) fn keep_sample(&self, at: Time, sample: &Sample) -> Result<(), HistoryError> {
         self.replica.tables().history.keep_sample(at, sample)
     }
 
-    /// Makes the derived tables again from the log; gives how many attempts they have then.
+    /// Rebuilds the derived tables from the log; returns how many attempts they have then.
     pub(crate) fn rebuild(&self) -> Result<u64, ReplicaError> {
         self.replica.enter(self.cluster());
         let mut tables = self.replica.tables();
@@ -280,7 +280,7 @@ impl Reader<'_> {
     }
 }
 
-/// A connection that someone reads with.
+/// A connection taken from the pool; returned to it when dropped.
 struct PooledHistory<'a> {
     history: Option<Box<dyn HistoryStore>>,
     generation: u64,
@@ -308,7 +308,7 @@ impl Drop for PooledHistory<'_> {
 #[derive(Debug, PartialEq, Eq)]
 enum EntryOutcome {
     All,
-    /// Into tables made anew, because the old ones were damaged.
+    /// Events are in new tables, because the old ones were damaged.
     Replaced,
 }
 
@@ -334,7 +334,7 @@ impl HistoryWriter {
         EntryOutcome::All
     }
 
-    /// Sets damaged tables aside and makes them again from the log; gives what was done, in words.
+    /// Sets damaged tables aside and rebuilds them from the log; returns a description of the repair.
     fn replace(&mut self, cluster: &Cluster, damage: &HistoryError) -> Result<String, ReplicaError> {
         let repair = self.history.replace_damaged(damage)?;
         let log = Log::open_existing(&self.log_path)?;

@@ -1,5 +1,5 @@
-//! The replicator: a thread that applies the engine's events to the read replica, tells who waits for them, and takes state
-//! snapshots.
+//! The replicator: a thread that applies the engine's events to the read replica, wakes requests that wait for them, and
+//! takes state snapshots.
 
 use crate::catch_up::{ReplicaError, catch_up, enter_missing_needs};
 use crate::change_feed::ChangeFeed;
@@ -23,19 +23,20 @@ use warpyard_core::pool::Placement;
 use warpyard_core::{AttemptId, Cluster, Event, JobId, Span, TaskState, Time};
 use warpyard_worker::agent::Lineage;
 
-/// How many events may lie between two snapshots; more where the state has more jobs, whose writing must pay.
+/// The least events between two state snapshots; as many as there are jobs where those are more, since a snapshot costs as
+/// much as it has jobs.
 const SNAPSHOT_EVERY: u64 = 20_000;
 
-/// How long events may wait before they are in the derived tables.
+/// The longest that events wait before they are in the derived tables.
 const ENTER_WITHIN: Duration = Duration::from_millis(200);
 
-/// How many events are applied before requests may read again.
+/// The most events applied under one exclusive lock.
 const APPLY_AT_ONCE: usize = 200;
 
-/// How many events are pruned in one go.
+/// The most events pruned in one transaction.
 const PRUNE_AT_ONCE: u32 = 2_000;
 
-/// What the replicator is sent.
+/// A message to the replicator.
 pub(crate) enum ReplicatorMessage {
     Events(Vec<Event>),
     When(Condition, oneshot::Sender<()>),
@@ -71,18 +72,18 @@ impl Condition {
 pub struct Replicator {
     replica: Arc<ReadReplica>,
     log_path: PathBuf,
-    /// The logs that numbered the jobs; a state is kept in no other log than theirs.
+    /// The lineage of the log: a state snapshot is saved in no other log.
     lineage: Option<Lineage>,
     keep_events: Span,
     snapshot_at: u64,
     snapshot: Option<JoinHandle<()>>,
     waiting: BTreeMap<JobId, Vec<(Condition, oneshot::Sender<()>)>>,
-    /// How many events were applied; closed when the replicator ends.
+    /// The number of the last applied event; closed when the replicator ends.
     applied: watch::Sender<u64>,
 }
 
 impl Replicator {
-    /// A replicator at the state of an engine, its tables caught up with the log.
+    /// A replicator at the state of an engine; the tables catch up with the log.
     pub fn new(
         engine: Engine,
         mut history: Box<dyn HistoryStore>,
@@ -108,27 +109,27 @@ impl Replicator {
         Ok(Replicator { replica, log_path, lineage, keep_events, snapshot_at, snapshot, waiting, applied })
     }
 
-    /// Takes note of damage it finds here.
+    /// Sets where repairs of damaged tables are noted.
     pub(crate) fn note_repairs_in(&self, repairs: Arc<Repairs>) {
         self.replica.note_repairs_in(repairs);
     }
 
-    /// Where word of every change is left.
+    /// The feed of changes.
     pub(crate) fn notices(&self) -> Arc<ChangeFeed> {
         self.replica.notices().clone()
     }
 
-    /// How long things took.
+    /// The latency histograms.
     pub(crate) fn measures(&self) -> Arc<LatencyHistograms> {
         self.replica.measures().clone()
     }
 
-    /// The state it keeps up to date.
+    /// The replica that it keeps up to date.
     pub(crate) fn replica(&self) -> Arc<ReadReplica> {
         self.replica.clone()
     }
 
-    /// How many events were applied, now and from now on.
+    /// Subscribes to the number of the last applied event.
     pub(crate) fn applied(&self) -> watch::Receiver<u64> {
         self.applied.subscribe()
     }
@@ -170,7 +171,7 @@ impl Replicator {
         }
     }
 
-    /// Applies a few events, which nobody reads half of; says whether many wait to be in the derived tables.
+    /// Applies a few events atomically for readers; says whether the queue of the derived tables is full.
     fn apply(&mut self, events: &[Event]) -> bool {
         let replica = self.replica.clone();
         let mut applying = replica.applying();
@@ -200,7 +201,7 @@ impl Replicator {
         many_wait
     }
 
-    /// Tells those who wait for a part of a job that is over, or for all of it.
+    /// Wakes the requests whose condition on a job holds now.
     fn tell_waiting(&mut self, cluster: &Cluster, job: JobId) {
         let Some(waiting) = self.waiting.remove(&job) else { return };
         let (over, open): (Vec<_>, Vec<_>) =
@@ -232,7 +233,7 @@ impl Replicator {
         seq - self.snapshot_at >= SNAPSHOT_EVERY.max(jobs)
     }
 
-    /// Keeps the state, beside everything else, and prunes what it makes needless.
+    /// Saves a state snapshot on a thread of its own, and prunes events that it makes redundant.
     fn take_snapshot(&mut self) {
         let cluster = self.replica.look(Cluster::saved);
         if cluster.seq() == self.snapshot_at {
@@ -260,7 +261,7 @@ fn is_superseded(cluster: &Cluster, AttemptId { task, number }: AttemptId) -> bo
         || node.live.get(&task.index).is_some_and(|live| live.attempts > number)
 }
 
-/// Whether all that is named is over; what memory no longer holds is.
+/// Whether every selected task is over; a job that memory no longer holds is.
 fn is_over(cluster: &Cluster, target: TaskSelector) -> bool {
     let Some(job) = cluster.job(target.job()) else { return true };
     match target {

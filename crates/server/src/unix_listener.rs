@@ -1,6 +1,5 @@
-//! Unix sockets through which people of this machine come in, where the kernel says who they are: one in the data
-//! directory, for its owner, and one for everyone where the machine is shared. Their files have the modes given here
-//! whatever the umask is.
+//! Unix sockets, on which the kernel names the peer: one in the data directory, for its owner, and one for all users where
+//! the machine is shared. Their files have the modes given here whatever the umask is.
 
 use crate::serve::{BACKLOG, Limits, serve};
 use axum::Router;
@@ -21,17 +20,17 @@ pub struct BindError {
     source: io::Error,
 }
 
-/// A socket that listens; that of a shared machine takes its file with it.
+/// A listening Unix socket; that of a shared machine removes its file when dropped.
 pub(crate) struct SocketListener {
     path: PathBuf,
-    /// Whether the file goes when the server does. In the data directory it stays: while it is there whoever waits for the
-    /// end of the server reaches it, and the next server replaces it.
+    /// Whether the file is removed with the listener. In the data directory it stays: a client that waits for the end of the
+    /// server connects to it until then, and the next server replaces it.
     goes: bool,
     listener: Option<UnixListener>,
 }
 
 impl SocketListener {
-    /// The socket for everyone, in place of one a server that was killed left behind.
+    /// Listens on the socket for all users, replacing the file of a server that was killed.
     pub(crate) fn open(path: &Path, runtime: &Handle) -> Result<SocketListener, BindError> {
         let failed = |source| BindError { path: path.to_owned(), source };
         let _in_runtime = runtime.enter();
@@ -39,7 +38,7 @@ impl SocketListener {
         Ok(SocketListener { path: path.to_owned(), goes: true, listener: Some(listener) })
     }
 
-    /// The socket of a data directory that this process holds.
+    /// Listens on the socket of a data directory that this process holds.
     pub(crate) fn of_data(data: &Path, runtime: &Handle) -> Result<SocketListener, BindError> {
         let path = data.join(SOCKET_FILE);
         let failed = |source| BindError { path: path.to_owned(), source };
@@ -48,7 +47,7 @@ impl SocketListener {
         Ok(SocketListener { path, goes: false, listener: Some(listener) })
     }
 
-    /// Answers for as long as the server lives.
+    /// Serves connections for as long as the server lives.
     pub(crate) fn serve(mut self, router: Router, limits: Limits, runtime: &Runtime) -> SocketListener {
         if let Some(listener) = self.listener.take() {
             runtime.spawn(serve(listener, router, limits));

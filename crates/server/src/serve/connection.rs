@@ -1,4 +1,4 @@
-//! A connection through a port: where it came in, from whom, and whether it is known by now whose it is.
+//! A TCP connection: its addresses, and whether a request on it was authenticated.
 
 use super::Limits;
 use super::unauthenticated::{UnauthenticatedConnections, UnauthenticatedSlot};
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What the connections of a listener share.
+/// Quotas that the connections of a listener share.
 #[derive(Debug)]
 pub(super) struct ListenerQuotas {
     unauthenticated: Arc<UnauthenticatedConnections>,
@@ -27,12 +27,12 @@ impl ListenerQuotas {
     }
 }
 
-/// A connection through a port.
+/// A TCP connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// The address it came in at, as its client dialled it.
+    /// The local address, as the client dialled it.
     pub(crate) local: SocketAddr,
-    /// Its other end.
+    /// The peer's address.
     pub(crate) peer: SocketAddr,
     places: Arc<ListenerQuotas>,
     auth_state: Mutex<AuthState>,
@@ -45,7 +45,7 @@ enum AuthState {
 }
 
 impl Connection {
-    /// One that just came in; signalled by the second value when it has to give way.
+    /// A new connection; the second value signals its eviction.
     pub(super) fn new(
         (local, peer): (SocketAddr, SocketAddr),
         places: &Arc<ListenerQuotas>,
@@ -56,8 +56,8 @@ impl Connection {
         (Arc::new(Connection { local, peer, places: places.clone(), auth_state }), evicted)
     }
 
-    /// Notes that a request on it was let in, as this user's or, without one, as the owner's. Whether there is room for
-    /// it: a user may have so many, and all together so many.
+    /// Notes that a request on it was authenticated, as this user or, without one, as the owner. Returns false if the user, or
+    /// all users together, have as many connections as they may.
     pub(crate) fn admit(&self, user: Option<&str>) -> bool {
         let mut auth_state = self.auth_state.lock().expect("nobody panics while counting connections");
         if let AuthState::Authenticated { .. } = *auth_state {
@@ -75,7 +75,7 @@ impl Connection {
         true
     }
 
-    /// Whether it is known whose it is.
+    /// Whether a request on it was authenticated.
     pub(super) fn is_known(&self) -> bool {
         let auth_state = self.auth_state.lock().expect("nobody panics while counting connections");
         matches!(*auth_state, AuthState::Authenticated { .. })

@@ -1,7 +1,7 @@
-//! Answering on a socket, within limits: how many connections there may be, how large the head of a request and how many
-//! headers it may have, how long it may take to arrive, and how long its sender may take nothing of the answer. Through a
-//! port, connections that have not shown whose they are have few places and little time; through a Unix socket the kernel
-//! says whose they are. How large a body may be is the interface's to say.
+//! HTTP service on a listener, within limits: the number of connections, the size of a request's head and the number of its
+//! headers, how long the head may take to arrive, and how long a client may accept nothing of the answer. On TCP,
+//! unauthenticated connections have few slots and little time; on a Unix socket the kernel names the peer. Limits of
+//! bodies are the router's.
 
 mod connection;
 mod unauthenticated;
@@ -34,15 +34,15 @@ use tokio::sync::Semaphore;
 use tower::ServiceExt;
 use write_timeout::WriteTimeoutStream;
 
-/// How many connections the kernel keeps until they are taken; it may keep fewer. With the usual 128 a burst of them makes
-/// others wait a second for their next try.
+/// The backlog of a listener; the kernel may keep fewer. With the usual 128 a burst of connections makes others wait a second
+/// for their retry.
 pub(crate) const BACKLOG: u32 = 4_096;
 
-/// How long a connection may be silent before its other end is asked whether it is there, and how soon again.
+/// Idle time before the first TCP keep-alive probe, and the interval of further ones.
 const ASK_WHETHER_ALIVE: Duration = Duration::from_secs(60);
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// What a connection may cost.
+/// Limits of connections and requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// How many connections are served at once; through a socket more wait to be taken, through a port more are refused.
@@ -103,21 +103,21 @@ impl Limits {
     }
 }
 
-/// Where connections come in.
+/// A listener of any kind.
 pub(crate) trait Acceptor: Send + Sync + 'static {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
-    /// The next one, and its other end.
+    /// Accepts the next connection, with where it comes from.
     fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, ConnectionSource)>> + Send;
 }
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ConnectionSource {
-    /// A process of this machine, by the kernel's word.
+    /// A Unix socket; the kernel names the process.
     Unix(PeerCredentials),
-    /// A port: the address it came in at, and its other end.
+    /// A TCP port: the local and the peer's address.
     Tcp(SocketAddr, SocketAddr),
 }
 
@@ -196,7 +196,7 @@ pub(crate) async fn serve(listener: impl Acceptor, router: Router, limits: Limit
     }
 }
 
-/// Waits until a connection has been unknown for too long; forever, once it is known.
+/// Waits until a connection was unauthenticated for too long; forever, once it is authenticated.
 async fn unknown_for_long(connection: Arc<Connection>, within: Duration) {
     tokio::time::sleep(within).await;
     if connection.is_known() {
@@ -205,8 +205,8 @@ async fn unknown_for_long(connection: Arc<Connection>, within: Duration) {
     }
 }
 
-/// Answers what comes through one connection until it ends or goes beyond a limit. Each request is told where it comes
-/// from; what is held is so for as long as the stream is.
+/// Serves one connection until it ends or exceeds a limit. `tell` adds to each request where it comes from; `held` is dropped
+/// with the stream.
 async fn answer(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     tell: impl Fn(&mut Request) + Clone + Send + 'static,

@@ -1,13 +1,12 @@
-//! Connections that have not shown yet whose they are. There is room for a number of them, and for fewer from one
-//! address; when it is full the oldest gives way. So who opens thousands and says nothing displaces their own, and who
-//! comes with a token, which takes a moment, is answered.
+//! Unauthenticated connections: a bounded number, fewer from one address; when there are too many the oldest is evicted. A
+//! client that opens thousands evicts its own, and one that comes with a token, which takes a moment, is served.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// The newcomers of a listener.
+/// The unauthenticated connections of a listener.
 #[derive(Debug)]
 pub(super) struct UnauthenticatedConnections {
     most: usize,
@@ -36,12 +35,12 @@ impl ConnectionList {
 }
 
 impl UnauthenticatedConnections {
-    /// None yet, and room for so many.
+    /// No connections, and room for `most`.
     pub(super) fn new(most: usize, most_per_address: usize) -> Arc<UnauthenticatedConnections> {
         Arc::new(UnauthenticatedConnections { most, most_per_address, list: Mutex::default() })
     }
 
-    /// One more, in place of the oldest where there is no room.
+    /// Adds a connection, evicting the oldest where there is no room.
     pub(super) fn add(self: &Arc<Self>, address: IpAddr) -> UnauthenticatedSlot {
         let mut list = self.list();
         let theirs = list.of_address.get(&address);
@@ -65,7 +64,7 @@ impl UnauthenticatedConnections {
     }
 }
 
-/// A connection among them, until it is known or gone.
+/// The slot of an unauthenticated connection, freed when dropped.
 #[derive(Debug)]
 pub(super) struct UnauthenticatedSlot {
     of: Arc<UnauthenticatedConnections>,
@@ -74,7 +73,7 @@ pub(super) struct UnauthenticatedSlot {
 }
 
 impl UnauthenticatedSlot {
-    /// Signalled when the connection has to give way to another.
+    /// Signals that the connection is evicted.
     pub(super) fn evicted(&self) -> Arc<Notify> {
         self.evicted.clone()
     }

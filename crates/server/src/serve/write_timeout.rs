@@ -1,5 +1,4 @@
-//! A connection that is given up when its other end takes nothing for too long. Without it a reader that stops reading
-//! keeps its place, and what waits for it, until the network gives up.
+//! A write timeout for connections. Without it a client that stops reading keeps its connection slot until TCP gives up.
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -9,14 +8,14 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A stream whose writes fail once none of them has got on for a while.
+/// A stream whose writes fail once they made no progress for a while.
 pub(super) struct WriteTimeoutStream<S, H> {
     stream: S,
     patience: Duration,
-    /// Runs while something waits to be taken.
+    /// Runs while a write is pending.
     until: Pin<Box<Sleep>>,
     waiting: bool,
-    /// What is held for as long as the stream is.
+    /// Dropped with the stream: quotas of the connection.
     _held: H,
 }
 
@@ -25,7 +24,7 @@ impl<S, H> WriteTimeoutStream<S, H> {
         WriteTimeoutStream { stream, patience, until: Box::pin(sleep(patience)), waiting: false, _held: held }
     }
 
-    /// What became of a write, or that the wait for it is over.
+    /// The result of a write, or its timeout.
     fn watched<T>(&mut self, got: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if got.is_ready() {
             self.waiting = false;
