@@ -215,6 +215,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         "estimate",
         &[
             &["allocator"],
+            &["calls"],
             &["graph"],
             &["operators"],
             &["storage"],
