@@ -71,9 +71,11 @@ const DECISIONS: &[(&str, &[&str])] = &[
     ("AttemptState::", &[]),
     ("Desired {", &[]),
     (" d.want", &[]),
-    ("DesiredState::", &[]),
     // The executors' own words for what they are told.
-    ("Want::", &["sim/src/faults/machine.rs", "sim/src/faults/supervisors.rs", "worker/src/agent/process/"]),
+    (
+        "DesiredState::",
+        &["sim/src/faults/machine.rs", "sim/src/faults/supervisors.rs", "worker/src/agent/process/"],
+    ),
     ("DesiredRecord::", &["worker/src/agent/process/"]),
     // Ending what runs elsewhere on loss.
     ("patience", &[]),
