@@ -223,6 +223,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["storage"],
             &["forward"],
             &["backward"],
+            &["conformal"],
             &["expr"],
             &["gpu"],
             &["layout"],
