@@ -200,3 +200,41 @@ impl ForecastCache {
         tokio::task::spawn_blocking(look).await.map_err(|_| EngineStopped)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{server, task};
+    use warpyard_core::Span;
+    use warpyard_core::spec::TaskSpec;
+
+    /// Addresses that show when jobs are expected to start.
+    const WITH_FORECASTS: [&str; 3] = ["/v1/jobs", "/v1/jobs/2", "/v1/jobs/2/why"];
+
+    #[tokio::test]
+    async fn a_request_is_answered_though_a_forecast_never_comes_and_has_it_once_there_is_one() {
+        let server = server();
+        server.join(1).await;
+        for name in ["runs", "waits"] {
+            let limited = TaskSpec { timeout: Some(Span::from_secs(60.0)), ..task("t", 1) };
+            server.submit("ann", name, vec![limited]).await;
+        }
+        // As if the forecast that was begun took for ever: a request that waited for it would as well.
+        let forecasts = &server.app.forecasts;
+        forecasts.last().being_made = true;
+        for path in WITH_FORECASTS {
+            let answer = server.json("GET", path, None).await.to_string();
+            assert!(!answer.contains("\"expected_start\":{"), "{path}: {answer}");
+        }
+        for page in ["/", "/queue", "/jobs/2"] {
+            server.page(page).await;
+        }
+        let mut changes = server.app.notices.listen();
+        forecasts.last().being_made = false;
+        forecasts.await_next();
+        changes.changed().await;
+        for path in WITH_FORECASTS {
+            let answer = server.json("GET", path, None).await.to_string();
+            assert!(answer.contains("\"expected_start\":{"), "{path}: {answer}");
+        }
+    }
+}
