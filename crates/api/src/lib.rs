@@ -1,5 +1,5 @@
-//! What warpyard and its callers say to each other: the quantities people write, the job document and its checks, the
-//! wire types of the HTTP interface and a typed client for it. Nothing here schedules, stores or serves.
+//! The interface between warpyard and its clients: human-readable quantities, the job document and its validation, the
+//! wire types of the HTTP API and a typed client. Nothing here schedules, stores or serves.
 
 pub mod client;
 pub mod job;

@@ -1,5 +1,5 @@
-//! Ownership of data directories. A directory that another user owns, can write to or can put another in place of is
-//! neither served from nor believed: whoever prepared it would choose the server that is talked to, or read its token.
+//! Validation of data directories. A directory that another user owns, can write to or can replace is not used: its owner
+//! could choose the server that clients connect to, or read its token.
 
 use nix::unistd::{Group, Uid, User, geteuid};
 use std::collections::VecDeque;
@@ -9,12 +9,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The most symbolic links that are followed, as in the kernel.
+/// The most symbolic links on a path, as in the kernel.
 const MOST_LINKS: u32 = 40;
 
 const STICKY: u32 = 0o1000;
 
-/// Why a directory is not private.
+/// Why a data directory is not private.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivateDirError {
     /// It belongs to another user.
@@ -50,7 +50,7 @@ pub enum PrivateDirError {
         path: PathBuf,
         /// The data directory.
         data: PathBuf,
-        /// The owner of what is on the way.
+        /// The owner of the directory or link.
         owner: u32,
     },
     /// Other users can replace it, because they can write to a directory on the way to it.
@@ -72,17 +72,17 @@ pub enum PrivateDirError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Whose a data directory may be.
+/// Who may own a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowedOwner {
-    /// The user of this process: what a server needs.
+    /// The user of this process, as a server requires.
     Own,
-    /// The user of this process, or root: what a client may rely on.
+    /// The user of this process or root, as a client accepts.
     OwnOrRoot,
 }
 
@@ -122,7 +122,7 @@ pub fn check(data: &Path, owner: AllowedOwner) -> Result<(), PrivateDirError> {
         }
         let next = at.join(&name);
         match fs::symlink_metadata(&next) {
-            // What does not exist is made by whoever needs it, for themselves alone.
+            // The server creates what does not exist, accessible to its user alone.
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(source) => return Err(PrivateDirError::Io { path: next, source }),
             Ok(found) if found.is_symlink() => {
@@ -181,7 +181,7 @@ fn is_unmapped_root(uid: u32) -> bool {
     read("/proc/sys/kernel/overflowuid").trim().parse() == Ok(uid) && !all_ids(&read("/proc/self/uid_map"))
 }
 
-/// A user as people know them: by name, or by number where there is no such account.
+/// A user by name, or by uid where there is no such account.
 pub fn describe_user(uid: u32) -> String {
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => format!("user {}", user.name),

@@ -1,5 +1,5 @@
-//! What is wrong with a request: one type for the checks made here and those only the server can make, the table of all
-//! codes, and the form a person reads on a terminal.
+//! Problems of requests: one type for checks made here and those only the server can make, the table of all codes, and
+//! their rendering for terminals.
 
 use crate::job::Source;
 use crate::secrets::mask_text;
@@ -9,28 +9,28 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The most problems told of one request; past it only their number is told.
+/// The most problems reported of one request; beyond it only their number is.
 pub const MAX_PROBLEMS: usize = 100;
 
-/// One thing that is wrong: where, what, and what to do.
+/// A problem of a request: where it is, what it is, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Problem {
-    /// Where in the document, such as `tasks[2].gpu_memory`; empty for the whole of it.
+    /// Path in the document, such as `tasks[2].gpu_memory`; empty for the whole of it.
     pub path: String,
-    /// What is wrong there.
+    /// Description.
     pub message: String,
-    /// What to do about it, where that is known.
+    /// Advice, where there is any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
-    /// One of [`CODES`]: stable, for programs.
+    /// Stable code for programs, one of [`CODES`].
     pub code: Cow<'static, str>,
-    /// The line of the document, counted from 1, where a text was read.
+    /// Line of the document, counted from 1, where a text was parsed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
 
 impl Problem {
-    /// A problem with no help yet. Text quoted from a document may be of any length, so it is cut.
+    /// A problem without help. Text quoted from a document may be of any length, so it is truncated.
     pub fn new(code: &'static str, path: impl AsRef<str>, message: impl AsRef<str>) -> Self {
         Self {
             path: truncate(path.as_ref(), 300).into_owned(),
@@ -41,14 +41,14 @@ impl Problem {
         }
     }
 
-    /// The same with what to do about it.
+    /// Adds what to do about it.
     #[must_use]
     pub fn with_help(mut self, help: impl AsRef<str>) -> Self {
         self.help = Some(truncate(help.as_ref(), 400).into_owned());
         self
     }
 
-    /// Whether this refuses the request or only remarks on it.
+    /// Whether the request is refused because of it.
     pub fn severity(&self) -> Severity {
         CODES.iter().find(|def| def.code == self.code).map_or(Severity::Error, |def| def.severity)
     }
@@ -59,18 +59,18 @@ impl Problem {
 pub enum Severity {
     /// The request is refused.
     Error,
-    /// The request is taken; something in it is odd.
+    /// The request is accepted.
     Warning,
 }
 
-/// One row of the table of codes.
+/// A row of the table of codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodeDef {
-    /// The code itself.
+    /// The code.
     pub code: &'static str,
-    /// What it means, in a sentence.
+    /// Its meaning, in a sentence.
     pub meaning: &'static str,
-    /// Whether it refuses.
+    /// Whether requests are refused because of it.
     pub severity: Severity,
 }
 
@@ -92,18 +92,18 @@ codes! {
     // The document as a text.
     SYNTAX "syntax" Error "The text is not TOML or JSON."
     DOCUMENT_TOO_LARGE "document-too-large" Error "The document is larger than 8 MiB."
-    NESTED_TOO_DEEPLY "nested-too-deeply" Error "Lists or tables lie deeper in each other than any document needs."
-    TOO_MANY_PROBLEMS "too-many-problems" Error "More is wrong than is listed."
+    NESTED_TOO_DEEPLY "nested-too-deeply" Error "Lists or tables are nested more deeply than is supported."
+    TOO_MANY_PROBLEMS "too-many-problems" Error "There are more problems than are listed."
     // Fields.
     UNKNOWN_FIELD "unknown-field" Error "The field does not exist."
     DUPLICATE_FIELD "duplicate-field" Error "The field is given twice."
-    MISSING_FIELD "missing-field" Error "A field that is needed is not there."
+    MISSING_FIELD "missing-field" Error "A required field is missing."
     MISPLACED_FIELD "misplaced-field" Error "The field belongs to a task but was given to the job, or the other way round."
-    WRONG_TYPE "wrong-type" Error "The value is of another kind than the field takes."
-    UNKNOWN_WORD "unknown-word" Error "The value is not one of the words the field takes."
+    WRONG_TYPE "wrong-type" Error "The value has the wrong type."
+    UNKNOWN_WORD "unknown-word" Error "The value is not one of the field's words."
     BAD_NAME "bad-name" Error "The text cannot be a name: empty, too long, or with characters that cannot be printed."
     BAD_SIZE "bad-size" Error "The text is not a size."
-    BAD_DURATION "bad-duration" Error "The text is not a length of time."
+    BAD_DURATION "bad-duration" Error "The text is not a duration."
     BAD_CPUS "bad-cpus" Error "The value is not a number of CPUs."
     BAD_ARRAY "bad-array" Error "The text is not a list of array indices."
     BAD_DEVICE "bad-device" Error "The value does not name a device."
@@ -111,15 +111,15 @@ codes! {
     BAD_ENV "bad-env" Error "The environment variable cannot be set: its name or value is not allowed by the system."
     BAD_TEXT "bad-text" Error "The text is empty or has a zero byte where neither is allowed."
     NEGATIVE "negative" Error "The value is below zero."
-    ZERO "zero" Error "The value is zero where that makes no sense."
-    TOO_LARGE "too-large" Error "The number is larger than can be counted."
-    OUT_OF_RANGE "out-of-range" Error "The number is not between the least and the most it may be."
+    ZERO "zero" Error "The value must be more than zero."
+    TOO_LARGE "too-large" Error "The number is too large."
+    OUT_OF_RANGE "out-of-range" Error "The number is out of range."
     // The job as a whole.
     USER_NOT_ACCEPTED "user-not-accepted" Error "The document names a user, which is taken from the login."
     NO_TASKS "no-tasks" Error "The job has no task."
     TOO_MANY_TASKS "too-many-tasks" Error "The job has more tasks than one may have."
     ARRAY_TOO_LARGE "array-too-large" Error "The array has more tasks than one may have."
-    NONE_AT_ONCE "none-at-once" Error "The array lets none of its tasks run."
+    NONE_AT_ONCE "none-at-once" Error "The array's limit of running tasks is 0."
     DUPLICATE_INDEX "duplicate-index" Error "An array index is listed twice."
     DUPLICATE_TASK "duplicate-task" Error "Two tasks have the same name."
     DUPLICATE_DEPENDENCY "duplicate-dependency" Error "A dependency is listed twice."
@@ -127,17 +127,17 @@ codes! {
     UNKNOWN_TASK "unknown-task" Error "A dependency names a task the job does not have."
     SELF_DEPENDENCY "self-dependency" Error "A task depends on itself."
     CYCLE "cycle" Error "Tasks depend on each other in a cycle."
-    EMPTY_COMMAND "empty-command" Error "The command has nothing to run."
-    GPUS_NOT_ASKED "gpus-not-asked" Error "A field says something of GPUs, but the task asks for none."
-    SCOPE_TOO_SMALL "scope-too-small" Error "The task asks for more GPUs than it may use."
-    PREFERRED_TOO_FEW "preferred-too-few" Error "The task waits for its preferred GPUs only, and they are too few."
-    PREFERRED_OUT_OF_SCOPE "preferred-out-of-scope" Error "A preferred GPU is not one the task may use."
+    EMPTY_COMMAND "empty-command" Error "The command is empty."
+    GPUS_NOT_ASKED "gpus-not-asked" Error "A field is about GPUs, but the task requests none."
+    SCOPE_TOO_SMALL "scope-too-small" Error "The task requests more GPUs than are in its scope."
+    PREFERRED_TOO_FEW "preferred-too-few" Error "The task waits for its preferred GPUs only, and requests more than these."
+    PREFERRED_OUT_OF_SCOPE "preferred-out-of-scope" Error "A preferred GPU is not in the task's scope."
     NO_TERMINAL "no-terminal" Error "The task does not run in a terminal."
-    FULL "full" Error "As many are attached to the terminal as may be."
-    ONE_STREAM "one-stream" Error "A task in a terminal prints one stream, so its errors have no file of their own."
-    EXPECTED_OVER_TIMEOUT "expected-over-timeout" Warning "The task expects to run longer than its timeout lets it."
+    FULL "full" Error "The terminal has as many clients attached as it may have."
+    ONE_STREAM "one-stream" Error "A task in a terminal has one output stream, so standard error has no file of its own."
+    EXPECTED_OVER_TIMEOUT "expected-over-timeout" Warning "The expected run time exceeds the timeout."
     // What only the server knows.
-    NO_DEVICE_LARGE_ENOUGH "no-device-large-enough" Error "No GPU has as much memory as the task asks for on one."
+    NO_DEVICE_LARGE_ENOUGH "no-device-large-enough" Error "No GPU has as much memory as the task requests."
     NO_SUCH_GPU_TYPE "no-such-gpu-type" Error "No worker has a GPU of a type the task accepts."
     NO_SUCH_DEVICE "no-such-device" Error "No worker has the device the task names."
     TOO_FEW_GPUS "too-few-gpus" Error "No worker has as many GPUs as the task asks for."
@@ -145,32 +145,32 @@ codes! {
     TOO_LITTLE_MEMORY "too-little-memory" Error "No worker has as much memory as the task asks for."
     TIMEOUT_TOO_LONG "timeout-too-long" Error "The policy refuses a timeout this long."
     OVER_LIMIT "over-limit" Error "It would be more than its user may have."
-    NO_SNAPSHOT "no-snapshot" Error "There is no such snapshot, or not all of it has arrived."
-    BAD_SNAPSHOT "bad-snapshot" Error "The snapshot cannot be kept."
+    NO_SNAPSHOT "no-snapshot" Error "The snapshot does not exist, or is incomplete."
+    BAD_SNAPSHOT "bad-snapshot" Error "The snapshot cannot be stored."
     UNKNOWN_JOB "unknown-job" Error "No job has this id."
-    UNKNOWN_ATTEMPT "unknown-attempt" Error "The task has had no such attempt."
+    UNKNOWN_ATTEMPT "unknown-attempt" Error "The task has no such attempt."
     UNKNOWN_WORKER "unknown-worker" Error "No worker has this name."
     UNKNOWN_POLICY "unknown-policy" Error "No policy has this name."
     UNKNOWN_PARAMETER "unknown-parameter" Error "The policy has no such parameter."
-    BAD_PARAMETER "bad-parameter" Error "The parameter's value is not one it takes."
-    BAD_SELECTOR "bad-selector" Error "The text does not select jobs or tasks."
-    BAD_REQUEST "bad-request" Error "The request cannot be read."
-    WRONG_STATE "wrong-state" Error "What is asked cannot be done in the state the job or task is in."
-    IDEMPOTENCY_MISMATCH "idempotency-mismatch" Error "The idempotency key was used before for something else."
+    BAD_PARAMETER "bad-parameter" Error "The parameter does not accept this value."
+    BAD_SELECTOR "bad-selector" Error "The text is not a selector."
+    BAD_REQUEST "bad-request" Error "The request cannot be parsed."
+    WRONG_STATE "wrong-state" Error "The state of the job or task does not allow this."
+    IDEMPOTENCY_MISMATCH "idempotency-mismatch" Error "The idempotency key was used before for another job."
     UNAUTHORISED "unauthorised" Error "The token is missing or wrong."
     WRONG_HOST "wrong-host" Error "The request names a host that the server does not answer for; `hosts` in its configuration lists more."
-    TOO_MANY_CONNECTIONS "too-many-connections" Error "The caller has as many connections as one may have."
-    NOT_YOURS "not-yours" Error "The job is someone else's."
+    TOO_MANY_CONNECTIONS "too-many-connections" Error "The caller has reached the limit of connections."
+    NOT_YOURS "not-yours" Error "The job belongs to another user."
     ADMINS_ONLY "admins-only" Error "Only admins may do this."
     NO_ACCOUNT "no-account" Error "The user has no account that tasks can run as on this machine."
     FORBIDDEN "forbidden" Error "The login does not allow this."
-    NOT_FOUND "not-found" Error "There is nothing at this address."
-    WRONG_METHOD "wrong-method" Error "This address does not answer to the method; the header Allow names those it does."
-    NOT_READY "not-ready" Error "The server is starting or stopping; ask again."
-    INTERNAL "internal" Error "The server failed; its log says why."
+    NOT_FOUND "not-found" Error "Nothing exists at this address."
+    WRONG_METHOD "wrong-method" Error "The method is not supported at this address; the header Allow lists those that are."
+    NOT_READY "not-ready" Error "The server is starting or stopping; try again."
+    INTERNAL "internal" Error "Internal error; the server's log has the details."
 }
 
-/// The problems as a person reads them, each with the line of the document it is about.
+/// Renders problems for a terminal, each with the line of the document it is about.
 ///
 /// ```
 /// use warpyard_api::problem::{Problem, code, render};
@@ -188,7 +188,7 @@ pub fn render(problems: &[Problem], filename: &str, source_text: &str) -> String
     problems.iter().map(|problem| render_one(problem, Some(&source))).collect()
 }
 
-/// The same for a request that no file stands behind.
+/// Renders problems of a request that has no file.
 pub fn render_bare(problems: &[Problem]) -> String {
     problems.iter().map(|problem| render_one(problem, None)).collect()
 }

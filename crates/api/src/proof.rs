@@ -6,12 +6,12 @@ use sha2::{Digest, Sha256};
 /// Block size of SHA-256 in bytes, to which HMAC pads its key.
 const BLOCK: usize = 64;
 
-/// The fewest characters of a token that a server proves knowledge of: anyone may ask for proofs, so a short token could
-/// be found by trying.
+/// The shortest token that a server gives proofs for. Anyone may request proofs, so that a shorter token could be found by
+/// brute force.
 pub const MIN_TOKEN_LENGTH: usize = 32;
 
-/// The proof that a server knows `token`: over the client's nonce and the host and port the client reached it by, so
-/// that a proof made for one address is worth nothing at another.
+/// The proof that a server knows `token`, over the client's nonce and the host and port the client connected to: a proof
+/// for one address is worthless at another.
 pub fn server_proof(token: &str, nonce: &str, host: &str) -> String {
     hex(&hmac(token.as_bytes(), &["warpyard server proof 1", nonce, host]))
 }
@@ -21,7 +21,7 @@ pub fn derived_name(token: &str, uses: &[&str]) -> String {
     hex(&hmac(token.as_bytes(), &[&["warpyard derived name 1"], uses].concat())[..12])
 }
 
-/// Whether two texts are equal, in a time that does not depend on where they differ.
+/// Compares two byte strings in constant time, so that the time does not reveal where they differ.
 pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |d, (x, y)| d | (x ^ y)) == 0
 }

@@ -1,25 +1,26 @@
-//! What is not shown of environments, command lines and quoted documents, anywhere: values whose name or form says that
-//! they are secrets. A guess, and rather one too many than one too few; what a task prints is its own affair.
+//! Masking of secrets in environments, command lines and quoted documents, by their names and forms. A heuristic that rather
+//! masks too much than too little. What a task prints is not masked.
 
-/// A name is taken apart into words (`API_KEY`, `--api-key` and `apiKey` all into `API` and `KEY`); its value is not shown
-/// where a word has one of these in it.
-const SECRET: [&str; 10] =
+/// Substrings of words that mark a secret. A name is split into words: `API_KEY`, `--api-key` and `apiKey` all into `API`
+/// and `KEY`.
+const SECRET_WORDS: [&str; 10] =
     ["SECRET", "TOKEN", "PASS", "KEY", "CREDENTIAL", "CREDS", "AUTH", "COOKIE", "PRIVATE", "DSN"];
 
-/// How words begin that have a secret's word in them and are no secret's.
-const NO_SECRET: [&str; 13] = [
+/// Prefixes of words that contain one of [`SECRET_WORDS`] but mark no secret.
+const HARMLESS_PREFIXES: [&str; 13] = [
     "TOKENIZ", "TOKENIS", "AUTHOR", "PASSES", "PASSAGE", "PASSED", "BYPASS", "COMPASS", "KEYBOARD",
     "KEYFRAME", "KEYPOINT", "KEYWORD", "MONKEY",
 ];
 
-/// Words that begin like those and are a secret's after all.
-const SECRET_AFTER_ALL: [&str; 2] = ["AUTHORIZ", "AUTHORIS"];
+/// Prefixes of words that begin like those but do mark a secret.
+const SECRET_PREFIXES: [&str; 2] = ["AUTHORIZ", "AUTHORIS"];
 
-/// `TOKENS` are a model's, and no secret, where a name has one of these words anywhere: it counts them.
-const COUNTING: [&str; 10] = ["MAX", "MIN", "NUM", "N", "TOTAL", "COUNT", "LIMIT", "BUDGET", "LENGTH", "LEN"];
+/// Words that make `TOKENS` a number of a model's tokens, and no secret, anywhere in the name.
+const TOKEN_COUNT_WORDS: [&str; 10] =
+    ["MAX", "MIN", "NUM", "N", "TOTAL", "COUNT", "LIMIT", "BUDGET", "LENGTH", "LEN"];
 
-/// Nor are they where one of these is directly before or after: it says what a model does with them.
-const OF_A_MODEL: [&str; 16] = [
+/// Words that do so directly before or after it.
+const TOKEN_MODEL_WORDS: [&str; 16] = [
     "PROMPT",
     "COMPLETION",
     "INPUT",
@@ -38,22 +39,22 @@ const OF_A_MODEL: [&str; 16] = [
     "PER",
 ];
 
-/// How tokens of well-known services begin.
-const KNOWN: [&str; 11] =
+/// Prefixes of the tokens of well-known services.
+const SERVICE_TOKEN_PREFIXES: [&str; 11] =
     ["hf_", "sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "ASIA", "eyJ"];
 
-/// The fewest characters such a token has.
-const KNOWN_LENGTH: usize = 20;
+/// The shortest such token.
+const MIN_SERVICE_TOKEN_LENGTH: usize = 20;
 
-/// What is shown in place of a secret.
+/// The text shown in place of a secret.
 pub const MASK: &str = "••••••";
 
-/// A variable's value, unless its name or form says that it is a secret.
+/// Masks the value of a variable if its name or form marks it as a secret.
 pub fn mask_value(name: &str, value: &str) -> String {
     if is_secret(name) { MASK.into() } else { mask_text(value) }
 }
 
-/// A program and its arguments as one line, without the secrets in them.
+/// A program and its arguments as one line, with secrets masked.
 pub fn mask_command(command: &[String]) -> String {
     let mut flag = "";
     let mut shown = Vec::with_capacity(command.len());
@@ -70,27 +71,28 @@ pub fn mask_command(command: &[String]) -> String {
 }
 
 fn is_secret(name: &str) -> bool {
-    let words = words(name);
-    let counts = words.iter().any(|word| COUNTING.contains(&word.as_str()));
+    let words = split_words(name);
+    let counts = words.iter().any(|word| TOKEN_COUNT_WORDS.contains(&word.as_str()));
     let beside = |at: Option<usize>| {
-        at.and_then(|at| words.get(at)).is_some_and(|word| OF_A_MODEL.contains(&word.as_str()))
+        at.and_then(|at| words.get(at)).is_some_and(|word| TOKEN_MODEL_WORDS.contains(&word.as_str()))
     };
     words.iter().enumerate().any(|(at, word)| match word.as_str() {
         "TOKENS" => !counts && !beside(at.checked_sub(1)) && !beside(at.checked_add(1)),
         // Alone it is the directory one is in.
         "PWD" => at > 0,
-        word => is_secrets_word(word),
+        word => is_secret_word(word),
     })
 }
 
-fn is_secrets_word(word: &str) -> bool {
+fn is_secret_word(word: &str) -> bool {
     let begins = |with: &[&str]| with.iter().any(|begin| word.starts_with(begin));
-    (!begins(&NO_SECRET) || begins(&SECRET_AFTER_ALL)) && SECRET.iter().any(|part| word.contains(part))
+    (!begins(&HARMLESS_PREFIXES) || begins(&SECRET_PREFIXES))
+        && SECRET_WORDS.iter().any(|part| word.contains(part))
 }
 
-/// A name's words in capitals: what is between other characters than letters and digits, or begins with a capital after a
-/// small letter. `maxtokens` is two as well.
-fn words(name: &str) -> Vec<String> {
+/// The words of a name in capitals, split at other characters than letters and digits and before a capital that follows a
+/// small letter. `maxtokens` is split too.
+fn split_words(name: &str) -> Vec<String> {
     let (mut words, mut after_small) = (vec![String::new()], false);
     for c in name.chars() {
         if !c.is_alphanumeric() || (after_small && c.is_uppercase()) {
@@ -108,7 +110,7 @@ fn words(name: &str) -> Vec<String> {
     words.into_iter().filter(|word| !word.is_empty()).flat_map(apart).collect()
 }
 
-/// Whether what comes after an argument is a secret, or a user and a password.
+/// Whether an argument is a flag whose value is a secret, or a user and a password.
 fn takes_secret(argument: &str) -> bool {
     argument.starts_with('-') && !argument.contains(['=', ' ']) && (is_secret(argument) || is_user(argument))
 }
@@ -117,7 +119,7 @@ fn is_user(flag: &str) -> bool {
     matches!(flag, "-u" | "--user" | "--proxy-user")
 }
 
-/// A text, which may be a line for a shell, without the secrets in it.
+/// Masks the secrets in a text, such as a shell command.
 pub fn mask_text(text: &str) -> String {
     let (mut out, mut rest, mut begins) = (String::with_capacity(text.len()), text, true);
     while let Some(first) = rest.chars().next() {
@@ -135,7 +137,7 @@ pub fn mask_text(text: &str) -> String {
     out
 }
 
-/// If a text begins with something that has a secret: how many bytes come before it, and how many it is.
+/// The offset and length in bytes of a secret in what a text begins with, if there is one.
 fn secret_in(text: &str) -> Option<(usize, usize)> {
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     let length = text.find(|c| !is_name(c)).unwrap_or(text.len());
@@ -146,51 +148,53 @@ fn secret_in(text: &str) -> Option<(usize, usize)> {
         let authority = &value[..value.find(['/', ' ', '"', '\'']).unwrap_or(value.len())];
         let (who, _) = authority.rsplit_once('@')?;
         let (_, password) = who.split_once(':')?;
-        return found(at(value) + who.len() - password.len(), password.len());
+        return non_empty_span(at(value) + who.len() - password.len(), password.len());
     }
-    if KNOWN.iter().any(|begin| name.starts_with(begin)) && name.len() >= KNOWN_LENGTH {
-        return found(0, name.len());
+    if SERVICE_TOKEN_PREFIXES.iter().any(|begin| name.starts_with(begin))
+        && name.len() >= MIN_SERVICE_TOKEN_LENGTH
+    {
+        return non_empty_span(0, name.len());
     }
     if is_user(name) && spaced.len() < after.len() {
         let end = word_end(spaced);
         let colon = spaced[..end].find(':')?;
-        return found(at(spaced) + colon + 1, end - colon - 1);
+        return non_empty_span(at(spaced) + colon + 1, end - colon - 1);
     }
     if matches!(&*name.to_ascii_lowercase(), "bearer" | "basic") && spaced.len() < after.len() {
-        return hidden(text, spaced, word_end);
+        return value_span(text, spaced, word_end);
     }
     if name.is_empty() || !is_secret(name) {
         return None;
     }
     if let Some(value) = after.strip_prefix('=') {
-        return hidden(text, value, word_end);
+        return value_span(text, value, word_end);
     }
     // A line of a job document.
     if let Some(value) = after.trim_start_matches(['"', '\'', ' ']).strip_prefix('=') {
-        return hidden(text, value.trim_start(), word_end);
+        return value_span(text, value.trim_start(), word_end);
     }
     // A header, or a field of a JSON object: all of it up to the quotes that close it.
     if let Some(value) = after.trim_start_matches(['"', '\'']).strip_prefix(':') {
-        return hidden(text, value.trim_start(), |v| v.find(['"', '\'', '\n', '}']).unwrap_or(v.len()));
+        return value_span(text, value.trim_start(), |v| v.find(['"', '\'', '\n', '}']).unwrap_or(v.len()));
     }
     let flag = name.starts_with('-') && spaced.len() < after.len() && !spaced.starts_with('-');
-    if flag { hidden(text, spaced, word_end) } else { None }
+    if flag { value_span(text, spaced, word_end) } else { None }
 }
 
-/// A value at its place in a text: what is between its quotes, or as much as `end` says.
-fn hidden(text: &str, value: &str, end: impl Fn(&str) -> usize) -> Option<(usize, usize)> {
+/// The span of a value in a text: between its quotes, or up to where `end` says.
+fn value_span(text: &str, value: &str, end: impl Fn(&str) -> usize) -> Option<(usize, usize)> {
     let before = text.len() - value.len();
     match value.chars().next()? {
-        // What a variable has is not in the line.
+        // A variable's value is not in the text.
         '$' => None,
         quote @ ('"' | '\'') => {
             let inside = &value[1..];
             if inside.starts_with('$') {
                 return None;
             }
-            found(before + 1, inside.find(quote).unwrap_or(inside.len()))
+            non_empty_span(before + 1, inside.find(quote).unwrap_or(inside.len()))
         }
-        _ => found(before, end(value)),
+        _ => non_empty_span(before, end(value)),
     }
 }
 
@@ -198,7 +202,7 @@ fn word_end(value: &str) -> usize {
     value.find(|c: char| c.is_whitespace() || "\"';&|)".contains(c)).unwrap_or(value.len())
 }
 
-fn found(before: usize, length: usize) -> Option<(usize, usize)> {
+fn non_empty_span(before: usize, length: usize) -> Option<(usize, usize)> {
     (length > 0).then_some((before, length))
 }
 

@@ -1,14 +1,14 @@
-//! How jobs and tasks are named in a request: `412`, `412.train`, `412.train[3]`, `412.train.3`, `last.train[4]`, `3-7`,
-//! `3,5`, `last`, `all`. What a selector finds is the server's to say; so is whether `train.3` is a task's name or an index.
+//! Selectors, by which requests name jobs and tasks: `412`, `412.train`, `412.train[3]`, `412.train.3`, `last.train[4]`,
+//! `3-7`, `3,5`, `last`, `all`. The server resolves them; it also decides whether `train.3` is a task's name or an index.
 
 use crate::quantity::{ArraySpec, QuantityError};
 use std::fmt;
 use std::str::FromStr;
 
-/// The most ranges of indices one part of a selector may have.
+/// The most index ranges in one part of a selector.
 const MAX_RANGES: usize = 1_000;
 
-/// Jobs and tasks, as a person names them.
+/// A selection of jobs and tasks.
 ///
 /// ```
 /// use warpyard_api::selector::{Selector, SelectorPart};
@@ -36,34 +36,34 @@ pub enum SelectorPart {
         /// The last.
         last: u64,
     },
-    /// A job, one of its tasks, or some of an array's.
+    /// A job, one of its tasks, or some tasks of an array.
     One(TaskRef),
 }
 
-/// A job, one of its tasks, or some of an array's.
+/// A job, one of its tasks, or some tasks of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskRef {
-    /// The job's id; the caller's last job where none is named.
+    /// Id of the job; the caller's last job if absent.
     pub job: Option<u64>,
-    /// The task's name; all of the job's tasks where none is named.
+    /// Name of the task; all tasks if absent.
     pub task: Option<String>,
-    /// The array indices; all where none is named.
+    /// Array indices; all if absent.
     pub indices: Option<ArraySpec>,
 }
 
-/// Why a text selects nothing.
+/// Why a text is not a selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// Nothing, or nothing between two commas.
+    /// The text, or a part of it, is empty.
     #[error("nothing is selected; write a job's id, such as 412")]
     Empty,
-    /// A word that is neither an id nor one of those known.
+    /// A part is neither an id nor a keyword.
     #[error("'{0}' selects nothing; write 412, 412.train, 412.train[3], 412.train.3, 3-7, last or all")]
     Unknown(String),
     /// A range that ends before it starts.
     #[error("the range '{0}' ends before it starts")]
     Reversed(String),
-    /// Array indices that are none.
+    /// Array indices cannot be parsed.
     #[error("the indices of '{text}' are wrong")]
     BadIndices {
         /// What was written.
@@ -74,7 +74,7 @@ pub enum SelectorError {
     /// More ranges of indices than one request may name.
     #[error("more than {MAX_RANGES} ranges of indices of '{0}' are too many for one request")]
     TooMany(String),
-    /// More than one thing, where one is wanted.
+    /// Several jobs, where one is required.
     #[error("'{0}' selects more than one job; name one")]
     NotOne(String),
 }
@@ -106,7 +106,7 @@ impl FromStr for Selector {
     }
 }
 
-/// The commas between indices belong to the indices.
+/// Splits at commas, but not at those between indices.
 fn split_outside_brackets(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {

@@ -1,10 +1,9 @@
-//! Text that came from elsewhere: what may be a name, how it is shown on a terminal without being obeyed by it, and which
-//! known word a wrong one was meant to be.
+//! Untrusted text: validation of names, escaping for terminals, pattern matching, and suggestions for misspelt words.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The most bytes a name may have.
+/// The longest name in bytes.
 pub const MAX_NAME_BYTES: usize = 200;
 
 /// Why a text cannot be a name; `None` where it can.
@@ -24,47 +23,47 @@ pub fn name_fault(name: &str) -> Option<String> {
     if name.len() > MAX_NAME_BYTES {
         return Some(format!("has {} bytes; a name has at most {MAX_NAME_BYTES}", name.len()));
     }
-    let wrong = name.chars().find(|c| !is_plain(*c))?;
+    let wrong = name.chars().find(|c| !is_printable(*c))?;
     Some(format!("has a character that cannot be printed (U+{:04X})", wrong as u32))
 }
 
-/// Whether a character shows as itself: no control, no change of writing direction, no line break, and not nothing at all,
-/// by which two names would look alike. What joins letters and signs in some writing is left alone.
-fn is_plain(c: char) -> bool {
-    let directs =
+/// Whether a character is displayed as itself: neither a control character, nor a bidirectional control, a line break or an
+/// invisible character, by which two names would look alike. Joiners, which some scripts need, are allowed.
+fn is_printable(c: char) -> bool {
+    let bidirectional =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let breaks = matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}');
-    let unseen =
+    let invisible =
         matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{e0000}'..='\u{e007f}');
-    !c.is_control() && !directs && !breaks && !unseen
+    !c.is_control() && !bidirectional && !breaks && !invisible
 }
 
-/// The text with everything that a terminal might obey written out.
+/// Escapes control characters, so that a terminal displays the text and does not obey it.
 ///
 /// ```
 /// assert_eq!(warpyard_api::text::escape_controls("red \u{1b}[31m"), "red \\u{1b}[31m");
 /// ```
 pub fn escape_controls(text: &str) -> Cow<'_, str> {
-    if text.chars().all(is_plain) {
+    if text.chars().all(is_printable) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
     for c in text.chars() {
         match c {
             '\t' => out.push_str("    "),
-            c if is_plain(c) => out.push(c),
+            c if is_printable(c) => out.push(c),
             c => write!(out, "{}", c.escape_unicode()).expect("a string takes all"),
         }
     }
     Cow::Owned(out)
 }
 
-/// A name that stands among other words: the same, and cut where it is longer than any name is.
+/// Escapes a name within a message, truncated to the longest valid name.
 pub fn escape_name(name: &str) -> String {
     truncate(&escape_controls(&truncate(name, MAX_NAME_BYTES)), MAX_NAME_BYTES).into_owned()
 }
 
-/// The same for a text of several lines, each cut to at most so many characters.
+/// Escapes a text of several lines, each truncated to `most` characters.
 ///
 /// ```
 /// assert_eq!(warpyard_api::text::escape_lines("one\n\u{1b}[2Jtwo\n", 5), "one\n\\u{1b…\n");
@@ -77,7 +76,7 @@ pub fn escape_lines(text: &str, most: usize) -> String {
     text.split_inclusive('\n').map(line).collect()
 }
 
-/// Whether a text is of a pattern, all of it: `*` stands for any characters, `?` for any one.
+/// Whether a pattern matches the whole of a text: `*` stands for any characters, `?` for any one.
 ///
 /// ```
 /// use warpyard_api::text::glob_matches;
@@ -87,7 +86,7 @@ pub fn escape_lines(text: &str, most: usize) -> String {
 pub fn glob_matches(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut p, mut t) = (0, 0);
-    // Where the last `*` stands and how much it has taken; where the rest does not fit it takes one more.
+    // Backtracking: the position of the last `*` and of the text it extends to. On a mismatch it takes one character more.
     let mut star = None;
     while t < text.len() {
         match pattern.get(p) {
@@ -105,7 +104,7 @@ pub fn glob_matches(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
-/// The text cut to at most so many characters, with a mark where it was cut.
+/// Truncates a text to `most` characters, with an ellipsis where it was cut.
 pub fn truncate(text: &str, most: usize) -> Cow<'_, str> {
     match text.char_indices().nth(most) {
         None => Cow::Borrowed(text),
@@ -113,14 +112,14 @@ pub fn truncate(text: &str, most: usize) -> Cow<'_, str> {
     }
 }
 
-/// The known word that a wrong one was most likely meant to be.
+/// The known word closest to a misspelt one, by edit distance; `None` if none is close.
 ///
 /// ```
 /// assert_eq!(warpyard_api::text::closest_match("gpu_memroy", ["gpus", "gpu_memory"]), Some("gpu_memory"));
 /// assert_eq!(warpyard_api::text::closest_match("colour", ["gpus", "gpu_memory"]), None);
 /// ```
 pub fn closest_match<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // The distance takes time with the product of the lengths; nobody's slip of the pen is this long.
+    // The edit distance takes time quadratic in the length, and no misspelt word is this long.
     if wrong.len() > 64 {
         return None;
     }

@@ -1,46 +1,45 @@
-//! Where the server is and how to be let in: the flag, then the environment, then the socket in the data directory, then
-//! the socket of the machine's own server. Through a socket the kernel tells both ends who the other is; only a port needs
-//! a token.
+//! Server discovery: by flag, then environment, then the socket in the data directory, then the machine's system-wide
+//! socket. On a socket the kernel authenticates both ends; only a TCP port needs a token.
 
 use super::ClientError;
 use crate::private_dir::{self, AllowedOwner};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file in the data directory that says where the server listens.
+/// The file in the data directory with the server's address.
 pub const ADDRESS_FILE: &str = "address";
 
-/// The socket in the data directory through which its owner is let in.
+/// The socket in the data directory, for its owner.
 pub const SOCKET_FILE: &str = "socket";
 
-/// The file in the data directory with the token that lets its owner in through a port.
+/// The file in the data directory with the token for the TCP port.
 pub const TOKEN_FILE: &str = "token";
 
-/// Where the server of a shared machine listens for its users.
+/// The socket of a shared machine's server, for all its users.
 pub const SYSTEM_SOCKET: &str = "/run/warpyard/socket";
 
-/// A server and the token for it.
+/// A server's address and the token for it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Its address, such as `http://127.0.0.1:7700`, or a socket on this machine, such as `unix:/run/warpyard/socket`.
+    /// Address, such as `http://127.0.0.1:7700`, or a socket on this machine, such as `unix:/run/warpyard/socket`.
     pub url: String,
-    /// The token, where one was found.
+    /// Token, where there is one.
     pub token: Option<String>,
 }
 
 impl Target {
-    /// Whether the server is reached through a socket of this machine.
+    /// Whether the address is a Unix socket.
     pub fn is_socket(&self) -> bool {
         socket_path(&self.url).is_some()
     }
 
-    /// The server does not let us in.
+    /// The error of rejected credentials.
     pub(super) fn unauthorised(&self) -> ClientError {
         ClientError::Unauthorised { url: self.url.clone(), had_token: self.token.is_some() }
     }
 }
 
-/// Never the token itself: what is debugged ends up in logs.
+/// Leaves the token out, because debug output ends up in logs.
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Target")
@@ -50,8 +49,7 @@ impl std::fmt::Debug for Target {
     }
 }
 
-/// The data directory: the flag, `WARPYARD_DATA`, or where the system keeps such things for this user. `env` looks a
-/// variable up.
+/// The data directory: the flag, `WARPYARD_DATA`, or the XDG state directory of this user. `env` looks up a variable.
 pub fn data_dir(flag: Option<&Path>, env: impl Fn(&str) -> Option<String>) -> PathBuf {
     let set = |name: &str| env(name).filter(|value| !value.is_empty());
     let given = flag.map(Path::to_owned).or_else(|| set("WARPYARD_DATA").map(PathBuf::from));
@@ -63,8 +61,8 @@ pub fn data_dir(flag: Option<&Path>, env: impl Fn(&str) -> Option<String>) -> Pa
     given.unwrap_or_else(state)
 }
 
-/// Finds the server: the flag, `WARPYARD_SERVER`, the socket in the data directory, or the machine's own server. For a
-/// port, the token is `WARPYARD_TOKEN` or the one in the data directory.
+/// Finds the server: the flag, `WARPYARD_SERVER`, the socket in the data directory, or the machine's system-wide one.
+/// For a TCP port the token is `WARPYARD_TOKEN` or the one in the data directory.
 pub fn find_server(
     server_flag: Option<&str>,
     data_flag: Option<&Path>,
@@ -93,8 +91,8 @@ pub fn find_server(
     Ok(Target { url, token })
 }
 
-/// The socket of the server that uses a data directory, where one left its address there. The address itself is not
-/// dialled: once that server is dead, anyone may listen on its port.
+/// The socket of the server in a data directory, if its address is there. The address itself is not connected to:
+/// once that server is dead, any process may listen on its port.
 fn local_server(data: &Path) -> Result<Option<String>, ClientError> {
     private_dir::check(data, AllowedOwner::OwnOrRoot)?;
     let address = data.join(ADDRESS_FILE);
@@ -110,7 +108,7 @@ fn local_server(data: &Path) -> Result<Option<String>, ClientError> {
     Ok(Some(format!("unix:{}", socket.display())))
 }
 
-/// The first line of a file; nothing where there is no file or nothing in it.
+/// The first line of a file; `None` if there is no file or it is empty.
 fn read_line(path: &Path) -> Result<Option<String>, ClientError> {
     match std::fs::read_to_string(path) {
         Ok(text) => {
@@ -121,7 +119,7 @@ fn read_line(path: &Path) -> Result<Option<String>, ClientError> {
     }
 }
 
-/// The address with its scheme and without a slash at its end.
+/// The address with its scheme and without a trailing slash.
 pub(super) fn full_url(text: &str) -> Result<String, ClientError> {
     if let Some(path) = socket_path(text.trim()) {
         return match path.starts_with('/') {
@@ -144,7 +142,7 @@ pub(super) fn full_url(text: &str) -> Result<String, ClientError> {
     }
 }
 
-/// The path of a socket, where the address is one: `unix:PATH`, or an absolute path by itself, which can be nothing else.
+/// The path of a socket address: `unix:PATH`, or an absolute path by itself, which can be nothing else.
 pub(super) fn socket_path(url: &str) -> Option<&str> {
     if url.starts_with('/') {
         return Some(url);
@@ -152,7 +150,7 @@ pub(super) fn socket_path(url: &str) -> Option<&str> {
     url.strip_prefix("unix:").map(|path| path.strip_prefix("//").unwrap_or(path))
 }
 
-/// Whether the address is this machine's own, which no proxy leads to.
+/// Whether the address is a loopback one, which no proxy is used for.
 pub(super) fn is_loopback(url: &str) -> bool {
     let host = url.strip_prefix("http://").unwrap_or(url);
     let host = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

@@ -1,4 +1,4 @@
-//! What can go wrong between a caller and the server.
+//! Errors of the client.
 
 use super::discovery::Target;
 use super::stream::VerificationError;
@@ -11,63 +11,63 @@ use std::path::PathBuf;
 /// Why a call did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody answers there.
+    /// No server answers at the address.
     #[error("{}", unreachable(url, source))]
     Unreachable {
         /// The server's address.
         url: String,
-        /// What the network said.
+        /// The network error.
         source: Box<ureq::Error>,
     },
-    /// No server was named and none left its address.
+    /// No server was named, and the data directory has the address of none.
     #[error(
         "no server is known: there is no {}; start one with `warpyard up`, or say where it is with --server",
         path.display()
     )]
     NoAddress {
-        /// Where its address would be.
+        /// The file that would have its address.
         path: PathBuf,
     },
-    /// The server's address or token is there but cannot be read.
+    /// The file with the server's address or token cannot be read.
     #[error("cannot read {}", path.display())]
     UnreadableFile {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
-    /// A server left its address, but no socket to reach it by.
+    /// The data directory has a server's address, but no socket.
     #[error(
         "the server that left {} has no socket beside it: it is older than this program, or was killed; end it{} if it \
          still runs, and start `warpyard up`",
         path.display(), pid.as_deref().map(|pid| format!(" (`kill {pid}`)")).unwrap_or_default()
     )]
     NoSocket {
-        /// Where its address is.
+        /// The file with its address.
         path: PathBuf,
         /// The process that last held the data directory.
         pid: Option<String>,
     },
-    /// The data directory could be another user's doing.
+    /// The data directory is not private, so that another user could have prepared it.
     #[error(transparent)]
     NotPrivate(#[from] PrivateDirError),
-    /// Something listens there that is not believed to be the server; it was sent nothing.
+    /// The process at the address could not be verified to be the server; it was sent nothing.
     #[error("{}", untrusted(url, source))]
     Untrusted {
         /// The address.
         url: String,
-        /// Why not.
+        /// The failed check.
         source: VerificationError,
     },
     /// The text is not the address of a server.
     #[error("'{url}' is not the address of a server: {fault}; write http://host:port")]
     BadAddress {
-        /// What was given.
+        /// The text.
         url: String,
         /// What is wrong with it.
         fault: &'static str,
     },
-    /// The server does not know the caller.
+    /// The server did not accept the caller's credentials.
     #[error("{}", unauthorised(url, *had_token))]
     Unauthorised {
         /// The server's address.
@@ -75,23 +75,23 @@ pub enum ClientError {
         /// Whether a token was sent at all.
         had_token: bool,
     },
-    /// The server said no.
+    /// The server refused the request.
     #[error("{}", refused(.0))]
     Refused(Box<ProblemBody>),
-    /// The server said something that is not what it should be, as another version might.
+    /// The server's response could not be parsed, as that of another version might.
     #[error("the server at {url} answered {status} with something unexpected")]
     Unreadable {
         /// The server's address.
         url: String,
         /// The HTTP status.
         status: u16,
-        /// What was wrong with the answer.
+        /// The parse error.
         source: Box<ureq::Error>,
     },
 }
 
 impl ClientError {
-    /// What the command line exits with: 2 where the request was wrong, 3 where no server could take it.
+    /// The exit code of a command that fails with it: 2 if the request was wrong, 3 if no server could accept it.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Refused(body) if body.status < 500 => 2,
@@ -112,7 +112,7 @@ impl ClientError {
 }
 
 impl ClientError {
-    /// What it means that a connection failed.
+    /// The error of a failed connection.
     pub(super) fn of_connection(target: &Target, error: ureq::Error) -> ClientError {
         let url = target.url.clone();
         match error {

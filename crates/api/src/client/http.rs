@@ -1,20 +1,20 @@
-//! The little of HTTP that is read by hand: an answer's head and body, on a connection that something else follows on.
+//! Minimal HTTP parsing: the head and body of one response, on a connection that carries something else afterwards.
 
 use std::io::{self, Read};
 use warpyard_session::ATTEMPT_HEADER;
 
-/// The head of an answer has no more bytes than this.
+/// The largest head of a response.
 const LARGEST_HEAD: usize = 64 << 10;
 
-/// Nor has a body that is read by hand.
+/// The largest body of a response that is parsed here.
 const LARGEST_BODY: u64 = 1 << 20;
 
-/// What the head of an answer says.
+/// The head of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) status: u16,
     pub(super) length: u64,
-    /// Which attempt's terminal the connection leads to, where it leads to one.
+    /// The attempt whose terminal the connection leads to.
     pub(super) attempt: u32,
 }
 
@@ -34,7 +34,7 @@ impl Head {
     }
 }
 
-/// The head of an answer, and what came after it.
+/// Reads the head of a response, and what came after it.
 pub(super) fn read_head(stream: &mut impl Read) -> io::Result<(Head, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
@@ -56,7 +56,7 @@ pub(super) fn read_head(stream: &mut impl Read) -> io::Result<(Head, Vec<u8>)> {
     }
 }
 
-/// The body of an answer, of which `rest` came with its head.
+/// Reads the body of a response; `rest` came with its head.
 pub(super) fn read_body(stream: &mut impl Read, head: &Head, rest: Vec<u8>) -> io::Result<Vec<u8>> {
     let mut body = rest;
     let more = head.length.saturating_sub(body.len() as u64).min(LARGEST_BODY);

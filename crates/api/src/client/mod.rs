@@ -1,6 +1,6 @@
-//! A typed client for the HTTP interface: one method for each thing that can be asked, blocking. It finds the server
-//! ([`find_server()`]), makes sure that it is the one that is meant, and tells apart a server that is not there from one that
-//! says no.
+//! A typed, blocking client for the HTTP API, with one method for each endpoint. It finds the server
+//! ([`find_server()`]), verifies that it is the right one before anything is sent, and tells an unreachable server
+//! from one that refuses.
 
 mod discovery;
 mod error;
@@ -34,12 +34,12 @@ use ureq::{Agent, Body, RequestBuilder};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// How long one long poll may take; waiting longer takes several.
+/// The longest duration of one long poll; longer waits take several.
 const POLL: Duration = Duration::from_secs(60);
-/// More than any page has; a body is read no further.
+/// The largest response body, above any page.
 const MAX_ANSWER_BYTES: u64 = 256 << 20;
 
-/// A server to talk to. Cloning is cheap and shares its connections.
+/// A client of one server. Cloning is cheap and shares its connections.
 ///
 /// ```no_run
 /// use warpyard_api::client::{Client, find_server};
@@ -52,19 +52,19 @@ const MAX_ANSWER_BYTES: u64 = 256 << 20;
 #[derive(Debug, Clone)]
 pub struct Client {
     agent: Agent,
-    /// What every address asked for begins with.
+    /// The prefix of every request's address.
     base: String,
     target: Target,
 }
 
-/// A part of a task's log.
+/// A range of a task's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPart {
-    /// The part itself.
+    /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Where in the log it begins.
+    /// Its offset in the log.
     pub from: u64,
-    /// How long the log is.
+    /// The length of the log.
     pub size: u64,
 }
 
@@ -92,33 +92,33 @@ impl Client {
         &self.target.url
     }
 
-    /// What the server is.
+    /// The server's version, address, policy and load.
     pub fn info(&self) -> Result<InfoView, ClientError> {
         self.get("/v1/info", &())
     }
 
-    /// The form of the job document, as the server takes it.
+    /// The JSON Schema of the job document.
     pub fn schema(&self) -> Result<serde_json::Value, ClientError> {
         self.get("/v1/schema/job", &())
     }
 
-    /// Submits a job. With an idempotency key it can be sent again without harm.
+    /// Submits a job. With an idempotency key the request can be repeated safely.
     pub fn submit(&self, submit: &SubmitRequest) -> Result<SubmitReply, ClientError> {
         self.post("/v1/jobs", submit)
     }
 
-    /// A page of the jobs.
+    /// A page of jobs.
     pub fn jobs(&self, filter: &JobFilter) -> Result<Page<JobView>, ClientError> {
         self.get("/v1/jobs", filter)
     }
 
-    /// A job with its tasks and attempts; `expand` unfolds arrays, a page of tasks at a time.
+    /// A job with its tasks and attempts; `expand` lists the tasks of arrays, page by page.
     pub fn job(&self, id: &str, expand: bool, cursor: Option<&str>) -> Result<JobView, ClientError> {
         let expand = expand.then_some(true);
         self.get(&job_path(id, ""), &serde_json::json!({"expand": expand, "cursor": cursor}))
     }
 
-    /// Waits until a job is done, or for at most so long. The job as it is then: `state` says whether it is done.
+    /// Waits until a job is done, or for `timeout`; returns its present state.
     pub fn wait(&self, id: &str, timeout: Option<Duration>) -> Result<JobView, ClientError> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
@@ -127,8 +127,8 @@ impl Client {
             let micros = Micros(u64::try_from(poll.as_micros()).unwrap_or(u64::MAX));
             let query = serde_json::json!({"wait": "done", "timeout": micros});
             let request = self.agent.get(self.address(&job_path(id, ""), &query));
-            let patient = request.config().timeout_recv_response(Some(poll + ANSWER_WITHIN)).build();
-            let job: JobView = self.read(self.authorised(patient).call())?;
+            let request = request.config().timeout_recv_response(Some(poll + ANSWER_WITHIN)).build();
+            let job: JobView = self.read(self.authorised(request).call())?;
             if job.state == State::Done || left <= POLL && deadline.is_some() {
                 return Ok(job);
             }
@@ -137,72 +137,71 @@ impl Client {
 
     /// Cancels jobs or tasks.
     pub fn cancel(&self, id: &str) -> Result<ActionResult, ClientError> {
-        self.act(&job_path(id, "/cancel"))
+        self.post_empty(&job_path(id, "/cancel"))
     }
 
-    /// Cancels jobs or tasks and kills them at once, without a grace period.
+    /// Cancels jobs or tasks without a grace period.
     pub fn cancel_now(&self, id: &str) -> Result<ActionResult, ClientError> {
         let address = self.address(&job_path(id, "/cancel"), &CancelOptions { now: true });
         self.read(self.authorised(self.agent.post(address)).send_empty())
     }
 
-    /// Runs jobs or tasks again, or only what of them did not succeed.
+    /// Runs jobs or tasks again, or only those that did not succeed.
     pub fn retry(&self, id: &str, failed_only: bool) -> Result<ActionResult, ClientError> {
         self.post(&job_path(id, "/retry"), &RetryRequest { failed_only })
     }
 
-    /// Holds jobs back.
+    /// Holds jobs.
     pub fn hold(&self, id: &str) -> Result<ActionResult, ClientError> {
-        self.act(&job_path(id, "/hold"))
+        self.post_empty(&job_path(id, "/hold"))
     }
 
-    /// Says how far a task is.
+    /// Reports the progress of a task.
     pub fn progress(&self, job: &str, progress: &Progress) -> Result<ProgressReply, ClientError> {
         self.post(&job_path(job, "/progress"), progress)
     }
 
-    /// What is known of how fast profiles run on types of GPU.
+    /// The throughput of profiles by GPU type.
     pub fn throughputs(&self) -> Result<Throughputs, ClientError> {
         self.get("/v1/throughputs", &())
     }
 
-    /// Says how fast profiles run on types of GPU.
+    /// Sets the throughput of profiles by GPU type.
     pub fn throughputs_set(&self, throughputs: &Throughputs) -> Result<Throughputs, ClientError> {
         self.read(self.send(self.agent.put(self.address("/v1/throughputs", &())), throughputs))
     }
 
-    /// Lets held jobs go on.
+    /// Releases held jobs.
     pub fn release(&self, id: &str) -> Result<ActionResult, ClientError> {
-        self.act(&job_path(id, "/release"))
+        self.post_empty(&job_path(id, "/release"))
     }
 
     /// Pauses running tasks.
     pub fn pause(&self, id: &str) -> Result<ActionResult, ClientError> {
-        self.act(&job_path(id, "/pause"))
+        self.post_empty(&job_path(id, "/pause"))
     }
 
-    /// Lets paused tasks go on.
+    /// Resumes paused tasks.
     pub fn resume(&self, id: &str) -> Result<ActionResult, ClientError> {
-        self.act(&job_path(id, "/resume"))
+        self.post_empty(&job_path(id, "/resume"))
     }
 
-    /// Changes how urgent jobs are.
+    /// Changes the priority of jobs.
     pub fn priority(&self, id: &str, priority: i64) -> Result<ActionResult, ClientError> {
         self.post(&job_path(id, "/priority"), &PriorityRequest { priority })
     }
 
-    /// A task's log; following, it ends when the task does.
+    /// The log of a task; followed, it ends when the task does.
     pub fn logs(&self, id: &str, filter: &LogFilter) -> Result<impl Read + Send + use<>, ClientError> {
         let request = self.agent.get(self.address(&job_path(id, "/logs"), filter));
         // A followed task may be silent for days, before its first byte as well.
-        let patient =
+        let request =
             request.config().timeout_recv_response((!filter.follow).then_some(ANSWER_WITHIN)).build();
-        let response = self.accept(self.authorised(patient).call())?;
+        let response = self.accept(self.authorised(request).call())?;
         Ok(response.into_body().into_reader())
     }
 
-    /// A part of a task's log, by a range as HTTP writes it (`bytes=-100`), with where it begins and how long the log is;
-    /// nothing where the log has no such part.
+    /// A byte range of a task's log, as in the header Range (`bytes=-100`); `None` if the log has no such range.
     pub fn log_part(
         &self,
         id: &str,
@@ -227,91 +226,91 @@ impl Client {
         Ok(Some(LogPart { bytes, from, size }))
     }
 
-    /// Word of every change, as server-sent events, for as long as the server and the connection last.
+    /// The stream of change notices, as server-sent events.
     pub fn events(&self) -> Result<impl Read + Send + use<>, ClientError> {
         let response =
             self.accept(self.authorised(self.agent.get(self.address("/v1/events", &()))).call())?;
         Ok(response.into_body().into_reader())
     }
 
-    /// Attaches to the terminal a task runs in, once it runs, however long that takes.
+    /// Attaches to the terminal of a task, once it runs.
     pub fn attach(&self, id: &str) -> Result<TerminalConnection, ClientError> {
         terminal::attach(&self.target, &job_path(id, "/terminal"))
     }
 
-    /// Why a job or task waits.
+    /// Explains why a job or task waits.
     pub fn why(&self, id: &str) -> Result<WhyView, ClientError> {
         self.get(&job_path(id, "/why"), &())
     }
 
-    /// Asks for devices to hold.
+    /// Claims devices.
     pub fn claim(&self, request: &ClaimRequest) -> Result<ClaimView, ClientError> {
         self.post("/v1/claims", request)
     }
 
-    /// Gives a process that uses devices already a claim on them.
+    /// Claims the devices that a process already uses.
     pub fn adopt(&self, pid: i32) -> Result<ClaimView, ClientError> {
         self.post("/v1/claims/adopt", &AdoptRequest { pid })
     }
 
-    /// Every claim that is not over.
+    /// Open claims.
     pub fn claims(&self) -> Result<Vec<ClaimView>, ClientError> {
         self.get("/v1/claims", &())
     }
 
-    /// A claim, once it has its devices or a while later without.
+    /// A claim, after waiting for its grant as long as one request may.
     pub fn claim_granted(&self, id: &str) -> Result<ClaimView, ClientError> {
         self.get(&format!("/v1/claims/{}", escaped(id)), &serde_json::json!({"wait": "granted"}))
     }
 
-    /// Lets a claim's devices go.
+    /// Releases a claim.
     pub fn claim_release(&self, id: &str) -> Result<ClaimView, ClientError> {
-        self.act(&format!("/v1/claims/{}/release", escaped(id)))
+        self.post_empty(&format!("/v1/claims/{}/release", escaped(id)))
     }
 
-    /// Lets a claim last longer.
+    /// Extends a claim.
     pub fn claim_extend(&self, id: &str, by: Micros) -> Result<ClaimView, ClientError> {
         self.post(&format!("/v1/claims/{}/extend", escaped(id)), &ExtendRequest { by })
     }
 
-    /// Every GPU.
+    /// All GPUs.
     pub fn gpus(&self) -> Result<Vec<GpuView>, ClientError> {
         self.get("/v1/gpus", &())
     }
 
-    /// Every worker.
+    /// All workers.
     pub fn workers(&self) -> Result<Vec<WorkerView>, ClientError> {
         self.get("/v1/workers", &())
     }
 
-    /// Lets a worker finish what it has and gives it no more.
+    /// Drains a worker: it finishes its tasks and gets no more.
     pub fn drain(&self, worker: &str) -> Result<WorkerView, ClientError> {
-        self.act(&format!("/v1/workers/{}/drain", escaped(worker)))
+        self.post_empty(&format!("/v1/workers/{}/drain", escaped(worker)))
     }
 
-    /// Gives a drained worker tasks again.
+    /// Lets a drained worker accept tasks again.
     pub fn resume_worker(&self, worker: &str) -> Result<WorkerView, ClientError> {
-        self.act(&format!("/v1/workers/{}/resume", escaped(worker)))
+        self.post_empty(&format!("/v1/workers/{}/resume", escaped(worker)))
     }
 
-    /// Every policy.
+    /// All policies.
     pub fn policies(&self) -> Result<Vec<PolicyView>, ClientError> {
         self.get("/v1/policies", &())
     }
 
-    /// Changes the policy.
+    /// Switches to a policy.
     pub fn policy_set(&self, policy: &PolicySpec) -> Result<PolicyView, ClientError> {
         self.read(self.send(self.agent.put(self.address("/v1/policy", &())), policy))
     }
 
-    /// A page of the attempts that ended.
+    /// A page of finished attempts.
     pub fn history(&self, filter: &HistoryFilter) -> Result<Page<HistoryRow>, ClientError> {
         self.get("/v1/history", filter)
     }
 
-    /// A link that lets one person into the pages, once, within ten minutes.
+    /// Makes a link that logs one browser in to the pages, within ten minutes.
     pub fn login(&self) -> Result<LoginView, ClientError> {
-        self.act("/v1/login")
+        self.post_empty("/v1/login")
     }
 
     /// The position and expected start of a job, were it submitted now.
@@ -319,7 +318,7 @@ impl Client {
         self.post("/v1/jobs?dry_run=true", submit)
     }
 
-    /// Says what is in a snapshot; gives what must still be sent.
+    /// Announces the manifest of a snapshot; returns what must still be sent.
     pub fn announce_snapshot(&self, manifest: &impl Serialize) -> Result<SnapshotUpload, ClientError> {
         self.post("/v1/snapshots", manifest)
     }
@@ -332,31 +331,31 @@ impl Client {
     ) -> Result<SnapshotUpload, ClientError> {
         let address = self.address(&format!("/v1/snapshots/{}/contents", escaped(snapshot)), &());
         let request = self.authorised(self.agent.post(address)).content_type("application/octet-stream");
-        let patient = request.config().timeout_recv_response(None).build();
-        self.read(patient.send(ureq::SendBody::from_reader(&mut contents)))
+        let request = request.config().timeout_recv_response(None).build();
+        self.read(request.send(ureq::SendBody::from_reader(&mut contents)))
     }
 
-    /// What is in the snapshot a job has.
+    /// The manifest of a job's snapshot.
     pub fn snapshot_of<T: DeserializeOwned>(&self, job: &str) -> Result<T, ClientError> {
         self.get(&job_path(job, "/snapshot"), &())
     }
 
-    /// What the caller may have, and has.
+    /// The caller's limits and how much of each is in use.
     pub fn limits(&self) -> Result<Vec<LimitView>, ClientError> {
         self.get("/v1/limits", &())
     }
 
-    /// Stops the server, and the running tasks too where asked.
+    /// Stops the server, with `kill_tasks` running tasks too.
     pub fn shutdown(&self, kill_tasks: bool) -> Result<(), ClientError> {
         let request = self.agent.post(self.address("/v1/shutdown", &()));
         self.accept(self.send(request, &ShutdownRequest { kill_tasks })).map(drop)
     }
 
-    /// Recreates the derived tables, however long that takes.
+    /// Rebuilds the derived tables, however long that takes.
     pub fn rebuild(&self) -> Result<RebuildResult, ClientError> {
         let request = self.agent.post(self.address("/v1/admin/rebuild", &()));
-        let patient = request.config().timeout_recv_response(None).build();
-        self.read(self.authorised(patient).send_empty())
+        let request = request.config().timeout_recv_response(None).build();
+        self.read(self.authorised(request).send_empty())
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str, query: &impl Serialize) -> Result<T, ClientError> {
@@ -367,8 +366,8 @@ impl Client {
         self.read(self.send(self.agent.post(self.address(path, &())), body))
     }
 
-    /// A request that its address says all of.
-    fn act<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+    /// A POST request without a body.
+    fn post_empty<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
         self.read(self.authorised(self.agent.post(self.address(path, &()))).send_empty())
     }
 
@@ -388,7 +387,7 @@ impl Client {
         }
     }
 
-    /// The whole address. A query is any struct of plain values; those that are not there are left out.
+    /// The address with its query, any struct of scalars; null fields are left out.
     fn address(&self, path: &str, query: &impl Serialize) -> String {
         let mut address = format!("{}{path}", self.base);
         if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(query) {
@@ -412,7 +411,7 @@ impl Client {
         body.map_err(|source| self.unreadable(status, source))
     }
 
-    /// The answer, if the server did what was asked.
+    /// The response, if it is a success.
     fn accept(&self, answer: Result<Response<Body>, ureq::Error>) -> Result<Response<Body>, ClientError> {
         let mut response = answer.map_err(|source| ClientError::of_connection(&self.target, source))?;
         let status = response.status().as_u16();
@@ -433,7 +432,7 @@ impl Client {
         }
     }
 
-    /// A connection that broke in the middle of an answer is a server that went away; anything else is a strange answer.
+    /// The error of an unreadable response: a connection that broke means a server that went away.
     fn unreadable(&self, status: u16, source: ureq::Error) -> ClientError {
         let (url, source) = (self.target.url.clone(), Box::new(source));
         match *source {
@@ -447,7 +446,7 @@ fn job_path(id: &str, action: &str) -> String {
     format!("/v1/jobs/{}{action}", escaped(id))
 }
 
-/// A text as one part of an address.
+/// Percent-encodes a text for a path or query.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

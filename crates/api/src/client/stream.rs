@@ -1,6 +1,6 @@
-//! Connections to the server that is meant, and to no other: the process at the other end of a socket must belong to root
-//! or to this very user, and whatever listens on a port must prove that it knows the token. Until then nothing is sent, so
-//! a program of another user that took a dead server's address learns neither the token nor a job.
+//! Verified connections: the process that listens on a socket must belong to root or to this user, and a server on a
+//! TCP port must prove that it knows the token. Nothing is sent before, so that another user's process that took a
+//! dead server's address learns neither the token nor a job.
 
 use super::discovery::{Target, socket_path};
 use super::http::{read_body, read_head};
@@ -18,13 +18,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The longest path the address of a Unix socket has room for, with the zero byte after it.
+/// The longest path in the address of a Unix socket, without its terminating zero.
 const LONGEST_SOCKET_PATH: usize = 107;
 
-/// Why the other end of a connection is not believed to be the server.
+/// Why the peer of a connection could not be verified to be the server.
 #[derive(Debug, thiserror::Error)]
 pub enum VerificationError {
-    /// The process that listens on a socket is another user's.
+    /// The process that listens on the socket belongs to another user.
     #[error("{} listens on {}, and neither you nor root; nothing was sent", describe_user(*uid), path.display())]
     Peer {
         /// The socket.
@@ -32,22 +32,22 @@ pub enum VerificationError {
         /// The user of the process.
         uid: u32,
     },
-    /// There is no token to check a proof with.
+    /// There is no token to verify a proof with.
     #[error("there is no token to know it by")]
     NoToken,
-    /// It gives no proof, as servers did not in earlier versions.
+    /// The peer gives no proof, like servers of earlier versions.
     #[error("it does not prove that it knows the token (status {status})")]
     NoProof {
-        /// The HTTP status of its answer.
+        /// The HTTP status of its response.
         status: u16,
     },
-    /// It gives a wrong one.
+    /// The peer gives a wrong proof.
     #[error("it does not know the token")]
     WrongProof,
-    /// It proves nothing to callers that reach it by this host and port.
+    /// The server gives no proofs for this host and port.
     #[error("it does not answer for {host}")]
     Host {
-        /// The host and port that the client reached it by.
+        /// The host and port of the connection.
         host: String,
     },
 }
@@ -66,7 +66,7 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Connects to a server, and makes sure that it is the one. `addresses` are those of its host, where they are known.
+    /// Connects to a server and verifies it. `addresses` are those of its host, if they are resolved already.
     pub(super) fn connect(target: &Target, addresses: Option<&[SocketAddr]>) -> io::Result<Stream> {
         if let Some(path) = socket_path(&target.url) {
             let stream = connect_socket(Path::new(path))?;
@@ -114,8 +114,8 @@ impl Stream {
     }
 }
 
-/// Asks whatever listens for a proof that it knows the token, under each name it may go by until it answers for one.
-/// Trying further names weakens nothing: a server gives proofs for its own address and for names it was configured with.
+/// Requests a proof that the peer knows the token, for each host in turn until it answers for one. Trying several
+/// weakens nothing: a server gives proofs only for its own address and for configured names.
 pub(super) fn prove(stream: &mut (impl Read + Write), hosts: &[&str], token: Option<&str>) -> io::Result<()> {
     let token = token.ok_or(VerificationError::NoToken)?;
     let mut nonce = [0; 32];
@@ -145,7 +145,7 @@ pub(super) fn prove(stream: &mut (impl Read + Write), hosts: &[&str], token: Opt
     Err(VerificationError::Host { host: hosts.last().copied().unwrap_or_default().to_owned() }.into())
 }
 
-/// The host and port of an address, as they are dialled.
+/// The host and port of an address.
 pub(super) fn host_and_port(url: &str) -> String {
     let host = url.strip_prefix("http://").unwrap_or("localhost");
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
@@ -166,7 +166,7 @@ fn connect_port(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<T
     Err(failed)
 }
 
-/// Connects to a socket, however long its path is: through a descriptor of its directory where the path has no room.
+/// Connects to a socket, through a descriptor of its directory if the path is too long for a socket address.
 fn connect_socket(path: &Path) -> io::Result<UnixStream> {
     if path.as_os_str().len() <= LONGEST_SOCKET_PATH {
         return UnixStream::connect(path);

@@ -1,4 +1,4 @@
-//! A connection to the terminal a task runs in: one request whose answer is that the connection itself now leads there.
+//! Attaching to the terminal of a task: one request that upgrades its connection.
 
 use super::ClientError;
 use super::discovery::{Target, socket_path};
@@ -9,27 +9,27 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use warpyard_session::PROTOCOL;
 
-/// A way to the terminal of an attempt. What goes through it is said in [`warpyard_session`].
+/// A connection to the terminal of an attempt, in the protocol of [`warpyard_session`].
 #[derive(Debug)]
 pub struct TerminalConnection {
     stream: Stream,
-    /// What came with the answer's head.
+    /// Bytes that came with the response's head.
     rest: Vec<u8>,
     attempt: u32,
 }
 
 impl TerminalConnection {
-    /// Which attempt's terminal it is.
+    /// The attempt whose terminal it is.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Has reading and writing not wait, where nothing can be read or written now.
+    /// Makes reading and writing non-blocking.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.stream.set_nonblocking(nonblocking)
     }
 
-    /// What arrived together with the answer; reading gives what comes after it.
+    /// Takes the bytes that came with the response; reading continues after them.
     pub fn take_arrived(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.rest)
     }
@@ -57,7 +57,7 @@ impl AsFd for TerminalConnection {
     }
 }
 
-/// Asks for the terminal at `path` and waits for the answer.
+/// Requests the terminal at `path` and waits for the response.
 pub(super) fn attach(target: &Target, path: &str) -> Result<TerminalConnection, ClientError> {
     let failed = |e: io::Error| ClientError::of_connection(target, e.into());
     let mut stream = Stream::connect(target, None).map_err(failed)?;

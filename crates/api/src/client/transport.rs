@@ -1,5 +1,5 @@
-//! Requests over the connections of [`stream`](super::stream): each is made to the server that is meant before the first
-//! request is sent on it. Where a proxy leads to the server, the connection through it is asked for the same proof.
+//! Connectors for `ureq`: connections are those of [`stream`](super::stream), verified before the first request.
+//! Through a proxy, the server must give the same proof.
 
 use super::discovery::Target;
 use super::stream::{Stream, host_and_port, prove};
@@ -13,7 +13,7 @@ use ureq::unversioned::transport::{
     TransportAdapter,
 };
 
-/// An agent all of whose requests go to one server.
+/// An agent whose requests all go to one server.
 pub(super) fn agent(config: Config, target: &Target) -> Agent {
     let to = ToServer { target: target.clone() };
     match () {
@@ -47,7 +47,7 @@ impl Connector for ToServer {
     }
 }
 
-/// Asks for the proof on a connection that others made.
+/// Verifies the server on a connection through a proxy.
 #[derive(Debug)]
 struct Proven {
     target: Target,
@@ -65,7 +65,7 @@ impl<T: Transport> Connector<T> for Proven {
     }
 }
 
-/// A socket needs no names looked up.
+/// A resolver for sockets, which have no host names.
 #[derive(Debug)]
 struct NoNames;
 

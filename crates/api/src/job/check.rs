@@ -1,4 +1,4 @@
-//! What can be wrong between fields that are each right: names, dependencies and devices that do not fit together.
+//! Validation across fields: names, dependencies, devices and times that must fit together.
 
 use super::{JobDoc, TaskDoc, WaitMode};
 use crate::problem::{Problem, code};
@@ -6,7 +6,8 @@ use crate::quantity::MAX_ARRAY_TASKS;
 use crate::text::closest_match;
 use std::collections::BTreeMap;
 
-/// Every problem between the fields of a document. `shorthand` says that its one task's fields stand beside the job's.
+/// Every problem across the fields of a document. `shorthand` means that the fields of its one task are beside the
+/// job's.
 pub(super) fn check(job: &JobDoc, shorthand: bool) -> Vec<Problem> {
     let mut problems = Vec::new();
     let by_name = check_names(job, &mut problems);
@@ -19,7 +20,7 @@ pub(super) fn check(job: &JobDoc, shorthand: bool) -> Vec<Problem> {
         check_times(task, &path, &mut problems);
         check_terminal(task, &path, &mut problems);
     }
-    check_number(job, &mut problems);
+    check_task_count(job, &mut problems);
     problems
 }
 
@@ -36,7 +37,7 @@ fn check_names<'a>(job: &'a JobDoc, problems: &mut Vec<Problem>) -> BTreeMap<&'a
     by_name
 }
 
-/// For each task, those it waits for.
+/// The dependencies of each task, by index.
 fn check_dependencies(
     job: &JobDoc,
     by_name: &BTreeMap<&str, usize>,
@@ -85,43 +86,45 @@ fn check_dependencies(
     edges
 }
 
-/// Circles told of one document; finding one takes time with its length, and there can be as many as dependencies.
-const MAX_CIRCLES: usize = 10;
+/// The most cycles reported of one document: finding one takes time linear in its length, and there can be as many as
+/// dependencies.
+const MAX_CYCLES: usize = 10;
 
-/// Walks depth first without recursion, since a chain may be as long as a document; every way back is a circle.
+/// Finds cycles by a depth-first search without recursion, because a chain may be as long as the document; every back
+/// edge closes a cycle.
 fn check_cycles(job: &JobDoc, edges: &[Vec<usize>], problems: &mut Vec<Problem>) {
     #[derive(Clone, Copy, PartialEq)]
-    enum Seen {
-        Not,
-        OnTheWay,
-        Done,
+    enum Visit {
+        Unvisited,
+        OnPath,
+        Finished,
     }
-    let mut seen = vec![Seen::Not; edges.len()];
-    let mut circles = 0;
+    let mut visits = vec![Visit::Unvisited; edges.len()];
+    let mut cycles = 0;
     for root in 0..edges.len() {
-        if seen[root] != Seen::Not {
+        if visits[root] != Visit::Unvisited {
             continue;
         }
-        let mut way = vec![(root, edges[root].iter())];
-        seen[root] = Seen::OnTheWay;
-        while let Some((task, needed)) = way.last_mut() {
+        let mut path = vec![(root, edges[root].iter())];
+        visits[root] = Visit::OnPath;
+        while let Some((task, needed)) = path.last_mut() {
             let Some(next) = needed.next().copied() else {
-                seen[*task] = Seen::Done;
-                way.pop();
+                visits[*task] = Visit::Finished;
+                path.pop();
                 continue;
             };
-            match seen[next] {
-                Seen::Done => {}
-                Seen::Not => {
-                    seen[next] = Seen::OnTheWay;
-                    way.push((next, edges[next].iter()));
+            match visits[next] {
+                Visit::Finished => {}
+                Visit::Unvisited => {
+                    visits[next] = Visit::OnPath;
+                    path.push((next, edges[next].iter()));
                 }
-                Seen::OnTheWay => {
-                    let start = way.iter().position(|(task, _)| *task == next).expect("it is on the way");
-                    let circle: Vec<usize> = way[start..].iter().map(|(task, _)| *task).collect();
-                    problems.push(cycle(job, &circle));
-                    circles += 1;
-                    if circles == MAX_CIRCLES {
+                Visit::OnPath => {
+                    let start = path.iter().position(|(task, _)| *task == next).expect("it is on the path");
+                    let cycle_tasks: Vec<usize> = path[start..].iter().map(|(task, _)| *task).collect();
+                    problems.push(cycle(job, &cycle_tasks));
+                    cycles += 1;
+                    if cycles == MAX_CYCLES {
                         return;
                     }
                 }
@@ -130,18 +133,19 @@ fn check_cycles(job: &JobDoc, edges: &[Vec<usize>], problems: &mut Vec<Problem>)
     }
 }
 
-/// Names the circle in the order things would have to run, starting from the task written first.
-fn cycle(job: &JobDoc, circle: &[usize]) -> Problem {
+/// The problem of a cycle, listed in the order of its dependencies from the task written first.
+fn cycle(job: &JobDoc, cycle_tasks: &[usize]) -> Problem {
     const SHOWN: usize = 8;
-    let first = (0..circle.len()).min_by_key(|i| circle[*i]).unwrap_or(0);
-    let in_order = || circle[first..].iter().chain(&circle[..first]).map(|i| job.tasks[*i].name.as_str());
+    let first = (0..cycle_tasks.len()).min_by_key(|i| cycle_tasks[*i]).unwrap_or(0);
+    let in_order =
+        || cycle_tasks[first..].iter().chain(&cycle_tasks[..first]).map(|i| job.tasks[*i].name.as_str());
     let mut names: Vec<&str> = in_order().take(SHOWN).collect();
-    if circle.len() > SHOWN {
+    if cycle_tasks.len() > SHOWN {
         names.push("…");
     }
     names.extend(in_order().next());
     let message = format!("tasks depend on each other in a cycle: {}", names.join(" waits for "));
-    let path = format!("tasks[{}].after", circle[first]);
+    let path = format!("tasks[{}].after", cycle_tasks[first]);
     Problem::new(code::CYCLE, path, message).with_help("remove one of these dependencies")
 }
 
@@ -155,7 +159,7 @@ fn check_job_dependencies(job: &JobDoc, problems: &mut Vec<Problem>) {
     }
 }
 
-/// The most devices a task may list.
+/// The most devices in a list.
 const MAX_DEVICES: usize = 256;
 
 fn check_gpus(task: &TaskDoc, path: &impl Fn(&str) -> String, problems: &mut Vec<Problem>) {
@@ -229,7 +233,7 @@ fn check_terminal(task: &TaskDoc, path: &impl Fn(&str) -> String, problems: &mut
     }
 }
 
-fn check_number(job: &JobDoc, problems: &mut Vec<Problem>) {
+fn check_task_count(job: &JobDoc, problems: &mut Vec<Problem>) {
     let total: u64 =
         job.tasks.iter().map(|task| task.array.as_ref().map_or(1, |array| u64::from(array.len()))).sum();
     if total > MAX_ARRAY_TASKS {

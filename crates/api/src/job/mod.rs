@@ -1,6 +1,6 @@
-//! The job document: what a user submits, in TOML or JSON, by one schema. The types are here with their meaning;
-//! `read` turns a text into them telling everything that is wrong at once, `check` looks at what lies between fields, and
-//! `schema` publishes the syntax. What only a server knows (whether a worker could ever run it) is not checked here.
+//! The job document, which users submit in TOML or JSON. Its types are here; `read` parses a text into them and
+//! reports all problems at once, `check` validates fields against each other, and `schema` publishes the JSON Schema.
+//! What only a server knows, such as whether any worker could run it, is not checked here.
 
 mod check;
 mod read;
@@ -23,38 +23,59 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// The largest document that is read.
+/// The largest document in bytes.
 pub const MAX_DOCUMENT_BYTES: usize = 8 << 20;
 
 /// The most entries `tasks` may have; an array counts as one.
 pub const MAX_TASK_ENTRIES: usize = 100_000;
 
-/// The weights a job may have. Far beyond them shares of time could not be told from none or all.
+/// The range of weights. Outside it, shares of time would be indistinguishable from none or all.
 pub const WEIGHTS: RangeInclusive<f64> = 1e-6..=1e6;
+
+/// The fields of a task that a form shows first, in this order; the others are options. Published in the schema as
+/// `x-form-order`.
+const TASK_FORM_ORDER: [&str; 12] = [
+    "name",
+    "gpus",
+    "gpu_memory",
+    "timeout",
+    "command",
+    "after",
+    "gpu_type",
+    "array",
+    "cpus",
+    "memory",
+    "retries",
+    "expected",
+];
 
 /// A job: one task, an array, or tasks that depend on each other.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[schemars(deny_unknown_fields, extend("x-form-order" = ["name", "priority", "project"]))]
 pub struct JobDoc {
     /// Name of the job. By default the name of the file, or of the script it runs (`train` for `python train.py`).
     #[schemars(with = "Option<String>")]
+    #[schemars(extend("examples" = ["train"]))]
     pub name: String,
     /// Priority: a larger number is more urgent.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
+    #[schemars(extend("default" = 0))]
     pub priority: i64,
     /// User the job belongs to: taken from the login, and accepted here only from those who may submit for others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Project the job belongs to, for filters and history.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["vision"]))]
     pub project: Option<String>,
     /// Weight in fair sharing: twice the weight, twice the share. 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = WEIGHTS.start(), "maximum" = WEIGHTS.end()))]
+    #[schemars(extend("minimum" = WEIGHTS.start(), "maximum" = WEIGHTS.end(), "default" = 1))]
     pub weight: Option<f64>,
     /// Deadline, counted from its submission. A missed one is reported; the job is not killed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["24h"]))]
     pub deadline: Option<Micros>,
     /// Whether it runs in a copy of the working directory, taken when it was submitted.
     #[serde(skip_serializing_if = "is_default")]
@@ -70,19 +91,23 @@ pub struct JobDoc {
 
 /// A task: one command, or an array of them, and what it needs to run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
-#[schemars(deny_unknown_fields)]
+#[schemars(deny_unknown_fields, extend("x-form-order" = TASK_FORM_ORDER))]
 pub struct TaskDoc {
     /// Name of the task, unique within the job. Optional where there is only one task.
     #[schemars(with = "Option<String>")]
+    #[schemars(extend("examples" = ["train"]))]
     pub name: String,
     /// Command to run: a list of words, or one text for `sh -c`. `%{index}` and `%{job}` are substituted.
+    #[schemars(extend("examples" = ["python train.py"]))]
     pub command: Command,
     /// Environment variables to set.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(default)]
+    #[schemars(extend("examples" = [{"NAME": "value"}]))]
     pub env: BTreeMap<String, String>,
     /// Working directory. By default the directory the job was submitted from.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["/home/ann/project"]))]
     pub workdir: Option<String>,
     /// Tasks that must end before this one starts: their names, or `{task = "prep", on = "ok|fail|any"}`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -94,6 +119,7 @@ pub struct TaskDoc {
     /// Number of GPUs, all on one worker.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
+    #[schemars(extend("default" = 0))]
     pub gpus: u32,
     /// Memory on each GPU. The task may then share the GPU with others; without it, it has the GPU to itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,37 +127,47 @@ pub struct TaskDoc {
     /// Acceptable GPU types; any if none is named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, with = "OneOrMany<String>")]
+    #[schemars(extend("examples" = ["V100"]))]
     pub gpu_type: Vec<String>,
     /// Devices it is restricted to: 0, 1, or "worker/0" for one worker's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, with = "OneOrMany<DeviceRef>")]
+    #[schemars(extend("examples" = [[0, 1]]))]
     pub gpu_scope: Vec<DeviceRef>,
     /// Preferred devices; `wait_mode` says whether it waits for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, with = "OneOrMany<DeviceRef>")]
+    #[schemars(extend("examples" = [0]))]
     pub gpu_preferred: Vec<DeviceRef>,
     /// Whether it waits for the preferred devices, or takes others in scope when they are busy.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
+    #[schemars(extend("default" = "schedule"))]
     pub wait_mode: WaitMode,
     /// CPUs it needs, such as 0.5. Also a limit on its CPU time, where cgroups can enforce it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = [0.5]))]
     pub cpus: Option<MilliCpus>,
     /// Main memory it needs. Also a limit, where cgroups can enforce it: a task that exceeds it is killed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["4GiB"]))]
     pub memory: Option<ByteSize>,
     /// Time limit; time spent paused or waiting does not count.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["2h"]))]
     pub timeout: Option<Micros>,
     /// Time between SIGTERM and SIGKILL; 10s by default.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "10s"))]
     pub grace: Option<Micros>,
     /// Estimated run time, for planning and forecasts. The timeout by default.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["40m"]))]
     pub expected: Option<Micros>,
     /// How often it is retried after a failure.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
+    #[schemars(extend("default" = 0))]
     pub retries: u32,
     /// Whether it is also retried after a timeout.
     #[serde(skip_serializing_if = "is_default")]
@@ -140,26 +176,32 @@ pub struct TaskDoc {
     /// What happens when its worker is lost.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
+    #[schemars(extend("default" = "rerun"))]
     pub on_lost: OnLost,
     /// How it may be preempted.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(default)]
+    #[schemars(extend("default" = "none"))]
     pub preempt: Preempt,
     /// Duration of one batch of its work, for simulations in which it yields between batches.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["2s"]))]
     pub batch_time: Option<Micros>,
     /// Duration of one item of its work, for simulations in which it yields between items.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["100ms"]))]
     pub item_time: Option<Micros>,
     /// Time it loses when it resumes after being preempted in place; it is not preempted to gain less than that.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["5s"]))]
     pub resume_time: Option<Micros>,
     /// Name under which its throughput on each GPU type is known.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["resnet50"]))]
     pub profile: Option<String>,
     /// Total number of steps, for progress and throughput.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minimum" = 1))]
+    #[schemars(extend("minimum" = 1, "examples" = [10000]))]
     pub steps: Option<u64>,
     /// Whether it runs in a terminal, for `warpyard attach`.
     #[serde(skip_serializing_if = "is_default")]
@@ -167,12 +209,15 @@ pub struct TaskDoc {
     pub pty: bool,
     /// Time after which it is ended if nothing was typed or printed in its terminal.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["30m"]))]
     pub idle: Option<Micros>,
     /// File that standard output is also written to, beside the log.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["out.txt"]))]
     pub stdout: Option<String>,
     /// File that standard error is also written to, beside the log.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["err.txt"]))]
     pub stderr: Option<String>,
 }
 
@@ -180,83 +225,86 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What a task runs.
+/// The command of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Command {
-    /// A program and its arguments, as they are.
+    /// A program and its arguments.
     List(Vec<String>),
     /// A text for `sh -c`.
     Shell(String),
 }
 
 impl Default for Command {
-    /// Nothing to run, which no check lets pass.
+    /// An empty command, which validation rejects.
     fn default() -> Self {
         Self::List(Vec::new())
     }
 }
 
-/// How a dependency must have ended.
+/// How a dependency must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DependencyCondition {
-    /// All of it succeeded.
+    /// All its tasks succeeded.
     #[default]
+    #[schemars(title = "succeeded")]
     Ok,
-    /// Some of it failed.
+    /// One of its tasks failed.
+    #[schemars(title = "failed")]
     Fail,
-    /// However it ended.
+    /// It ended, with any outcome.
+    #[schemars(title = "ended")]
     Any,
 }
 
-/// A task that must end first.
+/// A dependency on another task of the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TaskDependency {
-    /// Its name.
+    /// Name of the task.
     pub task: String,
-    /// How it must have ended.
+    /// How it must end.
     pub on: DependencyCondition,
 }
 
-/// A job that must end first.
+/// A dependency on another job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct JobDependency {
-    /// Its id.
+    /// Id of the job.
     pub job: String,
-    /// How it must have ended.
+    /// How it must end.
     pub on: DependencyCondition,
 }
 
-/// A device as a document names it.
+/// A reference to a device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeviceRef {
-    /// The device of this number on whichever worker.
+    /// The device with this index on any worker.
     Index(u32),
-    /// One worker's device.
+    /// A device of one worker.
     OnWorker {
-        /// The worker's name.
+        /// Name of the worker.
         worker: String,
-        /// The device's number there.
+        /// Index of the device on it.
         index: u32,
     },
 }
 
 impl DeviceRef {
-    /// Whether the two can be the same device.
+    /// Whether both can refer to the same device.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.index() == other.index()
             && (self.worker().is_none() || other.worker().is_none() || self == other)
     }
 
-    /// The device's number on its worker.
+    /// The index of the device on its worker.
     pub fn index(&self) -> u32 {
         match self {
             Self::Index(index) | Self::OnWorker { index, .. } => *index,
         }
     }
 
-    /// The worker, where one is named.
+    /// The worker, if one is named.
     pub fn worker(&self) -> Option<&str> {
         match self {
             Self::Index(_) => None,
@@ -265,7 +313,7 @@ impl DeviceRef {
     }
 }
 
-/// The text does not name a device.
+/// The text is not a device reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a device: expected a number, or a worker and a number such as \"gpu1/0\"")]
 pub struct DeviceRefError;

@@ -1,4 +1,4 @@
-//! The job document's form as JSON Schema, with the descriptions from the types' own documentation.
+//! The JSON Schema of the job document, with descriptions from the types' documentation.
 
 use super::{DependencyCondition, DeviceRef, JobDependency, JobDoc, TaskDependency};
 use crate::quantity::{ArraySpec, ByteSize, Micros, MilliCpus};
@@ -32,7 +32,7 @@ pub fn job_schema() -> Value {
     schema.into()
 }
 
-/// The job document in either of its forms, where a schema refers to it.
+/// The job document in either form, for schemas that refer to it.
 pub(crate) struct AnyJob;
 
 impl JsonSchema for AnyJob {
@@ -64,7 +64,7 @@ impl JsonSchema for OneTaskJob {
     }
 }
 
-/// The job's fields and its one task's in one table: `name` and `after` stay the job's.
+/// The fields of a job and its one task in one table; `name` and `after` are the job's.
 fn one_task_job(job: &Value, task: &Value) -> Value {
     let fields = |schema: &Value| schema["properties"].as_object().cloned().unwrap_or_default();
     let mut properties = fields(task);

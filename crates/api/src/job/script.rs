@@ -1,5 +1,4 @@
-//! The name of the script in a command, for a job that has no name of its own: `python train.py` is `train`, and so are
-//! `./train.sh` and `python -m project.train`.
+//! Job names derived from commands: `python train.py`, `./train.sh` and `python -m project.train` are all `train`.
 
 use super::Command;
 
@@ -9,33 +8,33 @@ const INTERPRETERS: [&str; 14] = [
     "lua",
 ];
 
-/// Programs that run another in their place; options of theirs may take values, so only a script or module that is
-/// plainly one is looked for behind them.
+/// Programs that launch another. Their options may take values, so that only an unmistakable script or module among
+/// their arguments counts.
 const LAUNCHERS: [&str; 9] =
     ["torchrun", "accelerate", "deepspeed", "mpirun", "uv", "poetry", "conda", "nice", "timeout"];
 
-/// Words that may stand before a program without being one.
+/// Commands that may precede a program.
 const PREFIXES: [&str; 4] = ["env", "nohup", "time", "exec"];
 
-/// Endings of script files.
+/// Extensions of scripts.
 const ENDINGS: [&str; 11] =
     [".py", ".sh", ".bash", ".zsh", ".fish", ".pl", ".rb", ".js", ".jl", ".R", ".lua"];
 
-/// Commands of a shell's own, which say nothing of what a job is about.
+/// Shell builtins, which say nothing about the job.
 const BUILTINS: [&str; 14] = [
     "cd", "echo", "eval", "exit", "export", "false", "kill", "printf", "read", "set", "test", "true",
     "ulimit", "wait",
 ];
 
-/// Words with which a shell's compound commands begin or go on.
+/// Keywords of a shell's compound commands.
 const KEYWORDS: [&str; 11] =
     ["case", "do", "done", "else", "esac", "fi", "for", "if", "then", "until", "while"];
 
-/// Characters by which a text for a shell is more than one plain command.
+/// Characters that make a shell command more than one simple command.
 const SHELL: &str = ";&|<>()$`\"'\\*?[]{}~#\n";
 
 impl Command {
-    /// The name of the script it runs, or of the program.
+    /// The name of its script, or of its program.
     pub(super) fn script_name(&self) -> Option<String> {
         match self {
             Self::List(words) => of_words(&words.iter().map(String::as_str).collect::<Vec<_>>()),
@@ -46,14 +45,14 @@ impl Command {
     }
 }
 
-/// The name in a text for a shell that is one plain command; nothing where it is more.
+/// The name in a shell command that is one simple command.
 fn of_line(line: &str) -> Option<String> {
     // `%{index}` is filled in by the scheduler and means nothing to a shell.
     let plain = !line.replace("%{index}", "").replace("%{job}", "").contains(|c| SHELL.contains(c));
     plain.then(|| of_words(&line.split_whitespace().collect::<Vec<_>>())).flatten()
 }
 
-/// The first name in a text of several commands that says what a job is about: `cd /data && python train.py` is `train`.
+/// The first telling name in a shell command of several: `cd /data && python train.py` is `train`.
 fn of_several(line: &str) -> Option<String> {
     let parts = line.split(['\n', ';', '&', '|']).map(str::trim);
     let is_telling = |name: &String| ![&BUILTINS[..], &KEYWORDS].concat().contains(&name.as_str());
@@ -77,7 +76,7 @@ fn of_words(words: &[&str]) -> Option<String> {
     found.or_else(|| base(program))
 }
 
-/// The script or module that an interpreter's arguments name.
+/// The script or module in an interpreter's arguments.
 fn interpreted(arguments: &[&str]) -> Option<String> {
     let mut rest = arguments.iter();
     while let Some(&argument) = rest.next() {
@@ -95,7 +94,7 @@ fn interpreted(arguments: &[&str]) -> Option<String> {
     None
 }
 
-/// The script or module that a launcher's arguments name.
+/// The script or module in a launcher's arguments.
 fn launched(arguments: &[&str]) -> Option<String> {
     for (at, &argument) in arguments.iter().enumerate() {
         if argument == "-m" {
@@ -131,7 +130,7 @@ fn base_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A file's name without its directory, and without the ending of a script.
+/// The base name of a file, without the extension of a script.
 fn base(path: &str) -> Option<String> {
     let name = base_of(path);
     let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).filter(|stem| !stem.is_empty());

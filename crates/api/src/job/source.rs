@@ -1,5 +1,5 @@
-//! A document as a tree that remembers where each part was written, read from TOML, JSON or a JSON value. What the parts
-//! mean is not here.
+//! A document as a tree of values with their positions, parsed from TOML, JSON or a JSON value. What the values mean
+//! is not here.
 
 use super::MAX_DOCUMENT_BYTES;
 use crate::problem::{MAX_PROBLEMS, Problem, code};
@@ -8,10 +8,10 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// No document needs lists and tables deeper in each other than this.
+/// The deepest nesting of lists and tables.
 const MAX_DEPTH: usize = 16;
 
-/// How a document is written.
+/// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// TOML.
@@ -21,7 +21,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the file's name, or where that says nothing by how the text starts.
+    /// The format by the file's extension, or else by how the text starts.
     pub fn of(filename: &str, text: &str) -> Self {
         match filename.rsplit_once('.').map(|(_, ending)| ending) {
             Some("json") => Self::Json,
@@ -32,7 +32,7 @@ impl Format {
     }
 }
 
-/// One value and where it starts.
+/// A value and its offset.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) start: usize,
@@ -59,7 +59,7 @@ pub(super) struct Entry {
 }
 
 impl Value {
-    /// For messages: "expected a list, found …".
+    /// The type for messages: "expected a list, found …".
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -74,7 +74,7 @@ impl Value {
     }
 }
 
-/// Where a value lies in a document, as a chain, so that nothing is written out unless something is wrong.
+/// The path of a value in a document, as a chain, so that nothing is formatted unless there is a problem.
 #[derive(Clone, Copy)]
 pub(super) enum FieldPath<'a> {
     Root,
@@ -98,7 +98,7 @@ fn write_key(f: &mut impl fmt::Write, key: &str) -> fmt::Result {
     if !key.is_empty() && key.bytes().all(bare) { f.write_str(key) } else { write!(f, "{key:?}") }
 }
 
-/// Reads a text into a tree; what is wrong with its syntax comes back as problems with their lines.
+/// Parses a text into a tree; syntax errors become problems with their lines.
 pub(super) fn parse(text: &str, format: Format) -> Result<Node, Vec<Problem>> {
     let lines = Lines::new(text);
     let syntax = |message: &str, offset: usize| {
@@ -171,7 +171,7 @@ fn from_toml(spanned: &Spanned<DeValue<'_>>) -> Node {
     Node { start, value }
 }
 
-/// A value that came without its text.
+/// The tree of a JSON value, without positions.
 pub(super) fn from_json_value(value: &serde_json::Value) -> Node {
     use serde_json::Value as Json;
     let value = match value {
@@ -194,7 +194,7 @@ fn from_json_number(number: &serde_json::Number) -> Value {
     whole.map_or_else(|| Value::Float(number.as_f64().unwrap_or(f64::NAN)), Value::Integer)
 }
 
-/// Walks JSON that is known to be well formed, noting where things are; scalars are left to `serde_json`.
+/// Scans well-formed JSON for positions; scalars are left to `serde_json`.
 struct Scanner<'a> {
     text: &'a str,
     at: usize,
@@ -249,7 +249,7 @@ impl Scanner<'_> {
         Ok(Node { start, value })
     }
 
-    /// Steps over the opening bracket or a comma; false once over the closing one.
+    /// Skips the opening bracket or a comma; false after the closing bracket.
     fn another(&mut self, close: u8) -> bool {
         self.skip_space();
         let opening = matches!(self.peek(), b'[' | b'{');
@@ -280,13 +280,13 @@ impl Scanner<'_> {
         }
     }
 
-    /// The next byte; past the end, one that is part of nothing.
+    /// The next byte; 0 past the end.
     fn peek(&self) -> u8 {
         self.text.as_bytes().get(self.at).copied().unwrap_or(0)
     }
 }
 
-/// Where the lines of a text start.
+/// The offsets of a text's lines.
 pub(super) struct Lines {
     starts: Vec<usize>,
 }
@@ -303,12 +303,12 @@ impl Lines {
     }
 }
 
-/// The text of a document, for showing the line a problem is about.
+/// The text of a document, for quoting the line of a problem.
 pub(crate) struct Source<'a> {
     filename: &'a str,
     text: &'a str,
     lines: Lines,
-    /// Parsed only where a problem has a path and no line, which is where the server found it.
+    /// Parsed only for a problem with a path but no line, which the server reported.
     root: OnceCell<Option<Node>>,
 }
 
@@ -321,7 +321,7 @@ impl<'a> Source<'a> {
         self.filename
     }
 
-    /// The number and text of the line a problem is about: the one it names, or the one its path leads to.
+    /// The number and text of a problem's line: the one it names, or the one its path leads to.
     pub(crate) fn line_of(&self, problem: &Problem) -> Option<(u32, &'a str)> {
         let number = problem.line.or_else(|| {
             let fits = self.text.len() <= MAX_DOCUMENT_BYTES;
@@ -334,7 +334,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Where the part a path names was written; where it was not, the innermost part around it that was.
+/// The offset of the value at a path, or of the innermost existing one around it.
 pub(super) fn offset_of(root: &Node, path: &str) -> Option<usize> {
     // A one-task job may be written without `tasks`.
     let has_tasks = matches!(&root.value, Value::Table(entries) if entries.iter().any(|e| e.key == "tasks"));

@@ -1,4 +1,4 @@
-//! The indices of an array's tasks.
+//! Array indices.
 
 use super::{QuantityError, human_serde};
 use std::fmt;
@@ -7,10 +7,10 @@ use std::str::FromStr;
 /// The most tasks one array may have.
 pub const MAX_ARRAY_TASKS: u64 = 10_000_000;
 
-/// The most ranges one array may list: finding a task is a search through them.
+/// The most ranges in one array, because finding a task searches them.
 pub const MAX_ARRAY_RANGES: usize = 10_000;
 
-/// The indices of an array, kept as ranges: "1-100%8" (at most 8 at once), "0-9:2%4" (every second), "1,3,5-7".
+/// The indices of an array, as ranges: "1-100%8" (at most 8 at once), "0-9:2%4" (every second), "1,3,5-7".
 ///
 /// A million tasks take no more room than one. Tasks are numbered by their position, in the order written.
 ///
@@ -25,7 +25,7 @@ pub const MAX_ARRAY_RANGES: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ArraySpec {
     ranges: Vec<(u32, u32, u32)>,
-    /// The position of each range's first task, so that finding one of many ranges is a search.
+    /// The position of each range's first task, for binary search.
     starts: Vec<u32>,
     len: u32,
     at_once: Option<u32>,
@@ -78,12 +78,12 @@ impl ArraySpec {
         &self.ranges
     }
 
-    /// How many tasks may run at once, where that is limited.
+    /// The limit of tasks that run at once, if there is one.
     pub fn at_once(&self) -> Option<u32> {
         self.at_once
     }
 
-    /// How many tasks there are: at least one.
+    /// The number of tasks, at least one.
     #[expect(clippy::len_without_is_empty, reason = "an array is never empty")]
     pub fn len(&self) -> u32 {
         self.len
@@ -115,7 +115,7 @@ impl ArraySpec {
     }
 }
 
-/// The values two ranges `(first, last, step)` have in common, which are such a range themselves.
+/// The intersection of two ranges `(first, last, step)`, which is such a range itself.
 ///
 /// ```
 /// use warpyard_api::quantity::intersect_ranges;
@@ -151,10 +151,10 @@ pub fn intersect_ranges(a: (u32, u32, u32), b: (u32, u32, u32)) -> Option<(u32, 
     Some((least as u32, most as u32, step))
 }
 
-/// How many pairs of ranges that reach into each other are compared; beyond that an array is refused.
+/// The most pairs of overlapping ranges that are compared; arrays with more are rejected.
 const MAX_INTERLEAVED: usize = 100_000;
 
-/// Compares ranges that reach into each other, of which there are few in practice.
+/// Rejects indices listed twice, by comparing overlapping ranges, of which there are few in practice.
 fn refuse_duplicates(ranges: &[(u32, u32, u32)]) -> Result<(), QuantityError> {
     let mut sorted = ranges.to_vec();
     sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! Shares of CPUs.
+//! CPU counts.
 
 use super::QuantityError;
 use super::decimal::{refuse_negative, scaled};
@@ -44,7 +44,7 @@ impl fmt::Display for MilliCpus {
     }
 }
 
-/// A number, as people write it in a document; thousandths up to this size survive the trip through a float.
+/// Serialises as a number; thousandths of this size are exact in a float.
 impl serde::Serialize for MilliCpus {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if self.0.is_multiple_of(1000) {

@@ -1,4 +1,4 @@
-//! Decimal numbers scaled to whole steps without floating point, so that "0.1" is exactly what it says.
+//! Decimal numbers scaled to integers without floating point, so that "0.1" is exact.
 
 use super::QuantityError;
 
@@ -9,7 +9,7 @@ pub(super) fn split_number(text: &str) -> (&str, &str) {
     (number, rest.trim_start())
 }
 
-/// A number times `scale`, and whether the product had to be cut to a whole.
+/// A number times `scale`, and whether the product was truncated.
 pub(super) fn scaled(number: &str, scale: u64, whole_text: &str) -> Result<(u64, bool), QuantityError> {
     let not_a_number = || QuantityError::NotANumber(whole_text.to_owned());
     let too_large = || QuantityError::TooLarge(whole_text.to_owned());
@@ -31,7 +31,7 @@ pub(super) fn scaled(number: &str, scale: u64, whole_text: &str) -> Result<(u64,
     Ok((u64::try_from(total).map_err(|_| too_large())?, inexact))
 }
 
-/// Refuses a sign before it is mistaken for a strange number.
+/// Rejects negative numbers with an error of their own.
 pub(super) fn refuse_negative(text: &str) -> Result<(), QuantityError> {
     if text.starts_with('-') || text.starts_with('−') {
         return Err(QuantityError::Negative(text.to_owned()));

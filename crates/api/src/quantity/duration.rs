@@ -1,4 +1,4 @@
-//! Lengths of time.
+//! Durations.
 
 use super::decimal::{refuse_negative, scaled, split_number};
 use super::{QuantityError, human_serde};
@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// Microseconds, written as "10m", "1h30m", "90s", "1.5h" or "2d".
 ///
-/// A number alone is refused, since some people would mean seconds and others minutes.
+/// A number without a unit is rejected, because some would mean seconds and others minutes.
 ///
 /// ```
 /// use warpyard_api::quantity::Micros;
@@ -27,12 +27,12 @@ const UNITS: [(&str, u64); 6] = [
 ];
 
 impl Micros {
-    /// So many whole seconds; the largest length there is where they would not fit.
+    /// From whole seconds, saturating.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(seconds.saturating_mul(1_000_000))
     }
 
-    /// As seconds, for arithmetic that may round.
+    /// In seconds, for arithmetic that may round.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }

@@ -1,6 +1,5 @@
-//! Quantities people write and read: sizes ("6GiB"), lengths of time ("1h30m"), CPUs ("0.5") and array ranges
-//! ("1-100%8"). Each is a type that parses the human form, prints it, and does both through serde, so that a document
-//! says what a person would say. What a quantity means for scheduling is not here.
+//! Human-readable quantities: sizes ("6GiB"), durations ("1h30m"), CPU counts ("0.5") and array indices ("1-100%8").
+//! Each type parses and prints its text, and serialises as it. What a quantity means for scheduling is not here.
 
 mod array;
 mod cpus;
@@ -15,57 +14,57 @@ pub use duration::Micros;
 pub use size::ByteSize;
 pub use span::{format_span, format_span_secs};
 
-/// Why a text is not the quantity it should be.
+/// Why a text is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Nothing was written.
+    /// The text is empty.
     #[error("nothing is written here")]
     Empty,
-    /// Less than nothing.
+    /// The number is negative.
     #[error("'{0}' is negative")]
     Negative(String),
-    /// Not a number where one was needed.
+    /// Not a number.
     #[error("'{0}' is not a number")]
     NotANumber(String),
-    /// A number with no unit, where the unit decides what it means.
+    /// A number without its unit.
     #[error("'{0}' has no unit")]
     NoUnit(String),
-    /// A size with no unit: whoever writes 6 means gigabytes, and would get six bytes.
+    /// A size without its unit: 6 probably means gigabytes, and not six bytes.
     #[error("'{text}' has no unit; did you mean {}?", size::likely(text))]
     NoSizeUnit {
-        /// What was written.
+        /// The text.
         text: String,
     },
-    /// A unit nobody knows.
+    /// An unknown unit.
     #[error("'{0}' is not a unit")]
     UnknownUnit(String),
-    /// A unit that two groups of people read differently.
+    /// A unit with two common meanings.
     #[error("'{0}' could mean powers of 1000 or of 1024")]
     AmbiguousUnit(String),
-    /// Finer than the smallest step there is.
+    /// More precise than the smallest step.
     #[error("'{text}' is finer than {finest}")]
     TooFine {
-        /// What was written.
+        /// The text.
         text: String,
         /// The smallest step.
         finest: &'static str,
     },
-    /// Larger than can be counted.
+    /// Too large to represent.
     #[error("'{0}' is too large")]
     TooLarge(String),
-    /// Parts of a duration that do not go from large to small.
+    /// Units of a duration out of order.
     #[error("the units of '{0}' do not go from large to small")]
     UnitsOutOfOrder(String),
     /// A range that ends before it starts.
     #[error("the range '{0}' ends before it starts")]
     Reversed(String),
-    /// A number with no quotes, which some would take for how many tasks there are.
+    /// A number without quotes, which could mean an index or a number of tasks.
     #[error("{0} could mean {0} tasks or the one with index {0}")]
     NotARange(u64),
-    /// A range with a step of nothing.
+    /// A range whose step is 0.
     #[error("the step of '{0}' is 0")]
     ZeroStep(String),
-    /// An array of which no task may run.
+    /// A limit of 0 running tasks.
     #[error("'%0' lets no task run")]
     NoneAtOnce,
     /// An index listed twice.
@@ -74,7 +73,7 @@ pub enum QuantityError {
     /// More ranges than an array may have.
     #[error("more ranges than an array may list ({MAX_ARRAY_RANGES})")]
     TooManyRanges,
-    /// More ranges that reach into each other than are compared.
+    /// Too many overlapping ranges.
     #[error("too many ranges with steps reach into each other to look for indices listed twice")]
     TooInterleaved,
     /// More tasks than an array may have.
@@ -82,8 +81,7 @@ pub enum QuantityError {
     TooManyTasks(u64),
 }
 
-/// Parses, prints and serialises a type by its `FromStr` and `Display`, and takes a plain integer where `$integer` says
-/// what one means.
+/// Implements serde by `FromStr` and `Display`; `$integer` converts a plain integer.
 macro_rules! human_serde {
     ($name:ident, $expecting:literal, $integer:expr) => {
         impl serde::Serialize for $name {

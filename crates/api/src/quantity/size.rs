@@ -1,11 +1,11 @@
-//! Sizes of memory.
+//! Sizes in bytes.
 
 use super::decimal::{refuse_negative, scaled, split_number};
 use super::{QuantityError, human_serde};
 use std::fmt;
 use std::str::FromStr;
 
-/// Bytes, written as "6GiB", "512 MiB" or "16GB". A number alone says nothing: it must have a unit.
+/// Bytes, written as "6GiB", "512 MiB" or "16GB". The unit is required.
 ///
 /// ```
 /// use warpyard_api::quantity::ByteSize;
@@ -33,7 +33,7 @@ const DECIMAL: [(&str, u64); 6] = [
 ];
 
 impl ByteSize {
-    /// For tables and messages: rounded to what a person compares, such as "11.4 GiB".
+    /// Rounded for tables and messages, such as "11.4 GiB".
     ///
     /// ```
     /// assert_eq!(warpyard_api::quantity::ByteSize(12_240_656_794).rounded(), "11.4 GiB");
@@ -71,7 +71,7 @@ impl FromStr for ByteSize {
     }
 }
 
-/// What a number without a unit was probably meant to be: GPUs have some gibibytes of memory, or some thousand mebibytes.
+/// The probable meaning of a number without a unit: GPUs have some gibibytes, or some thousand mebibytes.
 pub(super) fn likely(number: &str) -> String {
     match number.parse::<f64>() {
         Ok(n) if n < 1024.0 => format!("{number}GiB"),

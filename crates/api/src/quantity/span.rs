@@ -1,11 +1,11 @@
-//! Lengths of time for people to read: "3m 12s". One rounding for the command line and the pages, so that two figures of
-//! the same length never differ.
+//! Durations for display: "3m 12s". The command line and the pages share one rounding, so that two figures of the
+//! same duration never differ.
 
 const SECOND: i64 = 1000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
-/// A length of time in its two largest units, rounded to the smaller of them; below a second to its tenth.
+/// A duration in its two largest units, rounded to the smaller of them; below a second to a tenth.
 ///
 /// ```
 /// use warpyard_api::quantity::format_span;

@@ -6,59 +6,60 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Devices to hold.
+/// A request for devices to hold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimRequest {
-    /// What is needed, in the fields of a job document: `gpus`, `gpu_memory`, `gpu_preferred`, `wait_mode`, `priority`…
+    /// Requirements, in the fields of a job document: `gpus`, `gpu_memory`, `gpu_preferred`, `wait_mode`, `priority`…
     #[serde(default)]
     pub needs: serde_json::Map<String, serde_json::Value>,
-    /// Whose it is, from the login of the caller.
+    /// User the claim belongs to. Taken from the login unless the caller may act for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The process on the server's machine it is for, whose end ends it. Without one, heartbeats keep it.
+    /// Process on the server's machine that the claim is for; the claim ends with it. Without one, heartbeats keep
+    /// the claim alive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// How long its holder may be silent; a minute unless said.
+    /// Longest silence of its holder before the claim ends; one minute by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Micros>,
-    /// How long it lasts once granted.
+    /// Duration of the claim once granted; unlimited by default.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "for")]
     pub lasts: Option<Micros>,
 }
 
-/// A process that uses devices already, to be given a claim on them.
+/// A request for a claim on the devices that a process already uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AdoptRequest {
-    /// Its number on the server's machine.
+    /// Process id on the server's machine.
     pub pid: i32,
 }
 
-/// More time for a claim.
+/// A request to extend a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExtendRequest {
-    /// How much.
+    /// Additional time.
     pub by: Micros,
 }
 
-/// How far a claim has come.
+/// State of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ClaimState {
-    /// It stands in line.
+    /// Waiting in the queue.
     Waiting,
-    /// It has its devices.
+    /// Granted: it has its devices.
     Held,
-    /// It is being let go.
+    /// Being released.
     Ending,
-    /// It is over.
+    /// Ended.
     Ended,
 }
 
 impl ClaimState {
-    /// The word used in JSON and tables.
+    /// The word in JSON and tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -72,43 +73,43 @@ impl ClaimState {
 /// A claim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimView {
-    /// Its id, which is that of a job: `why`, `show` and `cancel` take it too.
+    /// Id, which is also that of a job: `why`, `show` and `cancel` accept it.
     pub claim: String,
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Whose it is.
+    /// User it belongs to.
     pub user: String,
-    /// How far it has come.
+    /// State.
     pub state: ClaimState,
-    /// How many GPUs it is for.
+    /// Number of GPUs requested.
     pub gpus: u32,
-    /// The devices it has.
+    /// Devices it has been granted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
-    /// The variables that show a program just these.
+    /// Environment variables that restrict a program to these devices.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// The process it is for.
+    /// Process it is for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// When it was made.
+    /// Time of the request.
     pub registered_at: Timestamp,
-    /// When its holder was last heard of; while its process is watched, that is now.
+    /// Last heartbeat of its holder; the present while its process is watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heard_at: Option<Timestamp>,
-    /// Until when it lasts.
+    /// End of the claim, where its duration is limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
-    /// Its place in line.
+    /// Position in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// When it will likely be granted.
+    /// Expected time of the grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start: Option<StartRange>,
-    /// Why no start can be named, or what a wide range hinges on.
+    /// Why no start can be predicted, or what a wide range depends on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start_reason: Option<String>,
-    /// Why it waits.
+    /// Why it is waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Jobs, tasks and attempts as they are shown.
+//! Jobs, tasks and attempts.
 
 use super::{Needs, StartRange, Timestamp};
 use crate::quantity::{ArraySpec, Micros};
@@ -6,32 +6,33 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where a task is on its way. A job is done once all its tasks are, and until then where the one furthest along is.
+/// State of a task. A job is done once all its tasks are; until then it is in the state of the task that is furthest
+/// along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Waits for other tasks.
+    /// Waiting for other tasks or jobs, or held.
     Blocked,
-    /// Could run; waits for its turn and for room.
+    /// Waiting in the queue.
     Ready,
-    /// Has its devices; is being started.
+    /// Placed on devices and being started.
     Placed,
-    /// Runs.
+    /// Running.
     Running,
-    /// Was stopped in place and will go on.
+    /// Suspended in place; it will resume.
     Paused,
-    /// Is being ended.
+    /// Being ended.
     Stopping,
-    /// Has ended.
+    /// Ended.
     Done,
 }
 
 impl State {
-    /// Every state, in the order of a task's way.
+    /// Every state, in the order a task goes through them.
     pub const ALL: [Self; 7] =
         [Self::Blocked, Self::Ready, Self::Placed, Self::Running, Self::Paused, Self::Stopping, Self::Done];
 
-    /// The word for it in JSON and tables.
+    /// The word in JSON and tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::Blocked => "blocked",
@@ -45,21 +46,21 @@ impl State {
     }
 }
 
-/// How a task or an attempt ended.
+/// Outcome of a task or an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It exited with 0.
+    /// Exited with 0.
     Succeeded,
-    /// It exited with something else, or could not be started.
+    /// Exited with another code, was ended by a signal, or could not be started.
     Failed,
-    /// It ran into its timeout.
+    /// Reached its timeout.
     TimedOut,
-    /// Someone cancelled it.
+    /// Was cancelled.
     Cancelled,
     /// Its worker was lost.
     Lost,
-    /// It never ran, since a dependency ended the wrong way.
+    /// Never ran, because a dependency did not end as required.
     Skipped,
 }
 
@@ -68,7 +69,7 @@ impl Outcome {
     pub const ALL: [Self; 6] =
         [Self::Succeeded, Self::Failed, Self::TimedOut, Self::Cancelled, Self::Lost, Self::Skipped];
 
-    /// The word for it in JSON and tables.
+    /// The word in JSON and tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
@@ -81,23 +82,23 @@ impl Outcome {
     }
 }
 
-/// Why an attempt failed, where more is known than its exit code or signal.
+/// Cause of a failure, where more is known than the exit code or signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum FailureReason {
-    /// It needed more main memory than it requested, and was killed.
+    /// Exceeded the main memory it requested, and was killed.
     OutOfMemory,
-    /// It had more processes than a task may have, and was killed.
+    /// Exceeded the process limit, and was killed.
     TooManyProcesses,
     /// Its program could not be started.
     NotStarted,
 }
 
 impl FailureReason {
-    /// Every reason.
+    /// Every cause.
     pub const ALL: [Self; 3] = [Self::OutOfMemory, Self::TooManyProcesses, Self::NotStarted];
 
-    /// The word for it in JSON and tables.
+    /// The word in JSON and tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::OutOfMemory => "out-of-memory",
@@ -106,223 +107,224 @@ impl FailureReason {
         }
     }
 
-    /// The reason a word stands for.
+    /// Parses the word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.word() == word)
     }
 }
 
-/// A job. Where tasks were selected (`412.train`), its `state` and `outcome` are theirs.
+/// A job. Where the request selects tasks (`412.train`), `state` and `outcome` are those of the tasks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobView {
-    /// Its id; a larger one was submitted later.
+    /// Id; larger ids were submitted later.
     pub job: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Where it is on its way.
+    /// State.
     pub state: State,
-    /// How it ended, once it has: succeeded only if all its tasks did.
+    /// Outcome, once it has ended; `succeeded` only if all its tasks succeeded.
     pub outcome: Option<Outcome>,
-    /// Whose it is.
+    /// User it belongs to.
     pub user: String,
-    /// How urgent it is; more is more urgent.
+    /// Priority: a larger number is more urgent.
     pub priority: i64,
-    /// What it is counted towards.
+    /// Project it belongs to.
     pub project: Option<String>,
-    /// Whether someone holds it back.
+    /// Whether it is held.
     pub held: bool,
-    /// When it was submitted.
+    /// Time of submission.
     pub submitted_at: Timestamp,
-    /// When its first task started.
+    /// Start of its first task.
     pub started_at: Option<Timestamp>,
-    /// When its last task ended.
+    /// End of its last task.
     pub ended_at: Option<Timestamp>,
-    /// How many GPUs one of its tasks asks for, at most.
+    /// Number of GPUs of its largest task.
     pub gpus: u32,
-    /// How many of its tasks are where.
+    /// Number of its tasks in each state.
     pub counts: StateCounts,
-    /// How those that are done ended.
+    /// Number of its ended tasks by outcome.
     pub outcomes: OutcomeCounts,
-    /// Its place in line, counted from 1, while it waits.
+    /// Position in the queue, counted from 1, while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// When it will likely start, while it waits.
+    /// Expected start, while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start: Option<StartRange>,
-    /// Why no start can be named, or what a wide range hinges on.
+    /// Why no start can be predicted, or what a wide range depends on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start_reason: Option<String>,
-    /// When it should have ended, by its deadline.
+    /// Deadline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// Whether it ended, or still goes on, after its deadline.
+    /// Whether it missed its deadline: it ended later, or has not ended yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_missed: Option<bool>,
-    /// In one line, why it waits or ended as it did; of several tasks that failed, the most common reason and an example.
+    /// Why it waits or ended as it did, in one line; where several tasks failed, the most common cause and an
+    /// example.
     pub why: Option<String>,
-    /// Where its tasks use more GPU memory than they requested; they are charged for what they use.
+    /// Tasks that use more GPU memory than they requested, which are charged for what they use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub over_request: Vec<MemoryOveruse>,
-    /// What should be known of it: limits it requested that are not enforced here, and why.
+    /// Notes, such as requested limits that are not enforced here, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The last lines that the task printed which `why` tells of, where it failed and one job is asked for; for its owner
-    /// and admins. What a terminal might obey is written out.
+    /// Last lines of output of the failed task that `why` is about, with control characters escaped. Only where one
+    /// job is requested, by its owner or an admin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log_tail: Vec<String>,
-    /// The task `log_tail` is of, as a selector, where the job has several.
+    /// Task that `log_tail` comes from, as a selector, where the job has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_of: Option<String>,
-    /// The directory it runs in a copy of, if it does.
+    /// Snapshot of the working directory it runs in, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<super::SnapshotView>,
-    /// What its tasks run, secrets masked; for its owner and admins, where one job is asked for.
+    /// Programs of its tasks, with secrets masked. Only where one job is requested, by its owner or an admin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<ProgramView>,
-    /// Its tasks; an array is one entry unless expanded.
+    /// Tasks; an array is one entry unless it is expanded.
     pub tasks: Vec<TaskView>,
-    /// Where the tasks go on, if there are more.
+    /// Cursor of the next page of tasks, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// A task that uses more memory of a GPU than it requested.
+/// A task that uses more GPU memory than it requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MemoryOveruse {
-    /// The task, as it is selected: `412.train[3]`.
+    /// Task, as a selector: `412.train[3]`.
     pub task: String,
-    /// The GPU, `worker/0`.
+    /// GPU, such as `worker/0`.
     pub gpu: String,
-    /// What it requested.
+    /// Requested memory in bytes.
     pub requested_bytes: u64,
-    /// What it is charged for: about what it uses.
+    /// Memory it is charged for in bytes: about what it uses.
     pub charged_bytes: u64,
 }
 
-/// What a task runs. Whatever looks like a secret is masked; the task itself has it as it was submitted.
+/// The program of a task. Anything that looks like a secret is masked; the task itself receives it as submitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgramView {
-    /// The task's name.
+    /// Name of the task.
     pub task: String,
-    /// The program and its arguments, as one line.
+    /// Program and arguments, as one line.
     pub command: String,
-    /// Where it runs.
+    /// Working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
-    /// The variables set for it.
+    /// Environment variables it sets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// What it has besides of the environment it was submitted from.
+    /// Environment variables it inherited at submission.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub inherited: BTreeMap<String, String>,
 }
 
-/// A task, or a whole array folded to counts.
+/// A task, or an array as one entry with counts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskView {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its array index; nothing for a task that is no array's, and for a folded array.
+    /// Array index; null for a task that is not part of an array, and for an array as one entry.
     pub index: Option<u32>,
-    /// Where it is on its way.
+    /// State.
     pub state: State,
-    /// How it ended, once it has.
+    /// Outcome, once it has ended.
     pub outcome: Option<Outcome>,
-    /// What its last attempt exited with.
+    /// Exit code of its last attempt.
     pub exit_code: Option<i32>,
-    /// The signal that ended its last attempt.
+    /// Signal that ended its last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Why its last attempt failed, where more is known than exit code or signal.
+    /// Cause of its last attempt's failure, where more is known than the exit code or signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
-    /// Its attempts, where they were asked for.
+    /// Attempts, where they were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts: Option<Vec<AttemptView>>,
-    /// In one line, why it waits or ended as it did; of a skipped one, which dependency ended the wrong way.
+    /// Why it waits or ended as it did, in one line; for a skipped task, the dependency that did not end as required.
     pub why: Option<String>,
-    /// The terminal it runs in, where it does.
+    /// Terminal it runs in, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<TerminalView>,
-    /// What it needs to run.
+    /// Resources it needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Needs>,
-    /// How long an attempt may run.
+    /// Time limit of an attempt in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
-    /// How much of that its attempt has left, while it runs.
+    /// Time left of that limit in seconds, while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_left_seconds: Option<f64>,
-    /// How many failed attempts are followed by another.
+    /// How often it is retried after a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
-    /// The indices of a folded array.
+    /// Indices of an array as one entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub array: Option<ArraySpec>,
-    /// How many tasks of a folded array are where.
+    /// Number of an array's tasks in each state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<StateCounts>,
-    /// How those of a folded array that are done ended.
+    /// Number of an array's ended tasks by outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcomes: Option<OutcomeCounts>,
 }
 
-/// A terminal that a task runs in and people can attach to.
+/// Terminal of a task, which clients can attach to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TerminalView {
-    /// It is ended when nothing was typed or printed for so long.
+    /// Time after which the task is ended if nothing was typed or printed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Micros>,
 }
 
-/// One try of a task.
+/// An attempt: one try of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AttemptView {
-    /// Which try, counted from 1.
+    /// Number, counted from 1.
     pub number: u32,
-    /// Where it ran.
+    /// Worker it ran on.
     pub worker: String,
-    /// The devices it had, as `worker/0`.
+    /// Devices it had, such as `worker/0`.
     pub devices: Vec<String>,
-    /// When it started; nothing while it is being started.
+    /// Start; null while it is being started.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// End.
     pub ended_at: Option<Timestamp>,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Option<Outcome>,
-    /// Why it failed, where more is known than exit code or signal.
+    /// Cause of its failure, where more is known than the exit code or signal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
     /// How it ended in words, unless it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// What it exited with.
+    /// Exit code.
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// Signal that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// The most GPU memory it had, where the device tells.
+    /// Peak GPU memory in bytes, where the device reports it.
     pub peak_gpu_memory_bytes: Option<u64>,
-    /// The most memory its processes had.
+    /// Peak resident memory of its processes in bytes.
     pub peak_rss_bytes: Option<u64>,
-    /// CPU time it used.
+    /// CPU time in seconds.
     pub cpu_seconds: Option<f64>,
-    /// GPUs it held times how long it ran.
+    /// GPU time in seconds: its GPUs times its run time.
     pub gpu_seconds: f64,
 }
 
-/// How many tasks are in each state.
+/// Number of tasks in each state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct StateCounts {
-    /// Waiting for other tasks.
+    /// Waiting for other tasks or jobs, or held.
     pub blocked: u64,
-    /// Waiting for their turn.
+    /// Waiting in the queue.
     pub ready: u64,
     /// Being started.
     pub placed: u64,
     /// Running.
     pub running: u64,
-    /// Stopped in place.
+    /// Suspended in place.
     pub paused: u64,
     /// Being ended.
     pub stopping: u64,
@@ -331,7 +333,7 @@ pub struct StateCounts {
 }
 
 impl StateCounts {
-    /// The count of one state, to read or to raise.
+    /// The count of a state, to read or to increase.
     pub fn of(&mut self, state: State) -> &mut u64 {
         match state {
             State::Blocked => &mut self.blocked,
@@ -344,32 +346,32 @@ impl StateCounts {
         }
     }
 
-    /// All of them together.
+    /// The sum of all counts.
     pub fn total(mut self) -> u64 {
         State::ALL.into_iter().map(|state| *self.of(state)).sum()
     }
 }
 
-/// How many tasks ended in each way.
+/// Number of tasks by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct OutcomeCounts {
     /// Exited with 0.
     pub succeeded: u64,
-    /// Exited with something else.
+    /// Exited with another code, or could not be started.
     pub failed: u64,
-    /// Ran into their timeout.
+    /// Reached their timeout.
     pub timed_out: u64,
-    /// Were cancelled.
+    /// Cancelled.
     pub cancelled: u64,
-    /// Their workers were lost.
+    /// Lost with their workers.
     pub lost: u64,
     /// Never ran.
     pub skipped: u64,
 }
 
 impl OutcomeCounts {
-    /// The count of one outcome, to read or to raise.
+    /// The count of an outcome, to read or to increase.
     pub fn of(&mut self, outcome: Outcome) -> &mut u64 {
         match outcome {
             Outcome::Succeeded => &mut self.succeeded,
@@ -381,33 +383,33 @@ impl OutcomeCounts {
         }
     }
 
-    /// All of them together.
+    /// The sum of all counts.
     pub fn total(mut self) -> u64 {
         Outcome::ALL.into_iter().map(|outcome| *self.of(outcome)).sum()
     }
 }
 
-/// One attempt that ended, as history lists it.
+/// An attempt that has ended, as the history lists it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HistoryRow {
-    /// The job's id.
+    /// Id of the job.
     pub job: String,
-    /// The job's name.
+    /// Name of the job.
     pub name: String,
-    /// The task's name.
+    /// Name of the task.
     pub task: String,
-    /// The task's array index.
+    /// Array index of the task.
     pub index: Option<u32>,
-    /// Whose it was.
+    /// User it belonged to.
     pub user: String,
-    /// What it was counted towards.
+    /// Project it belonged to.
     pub project: Option<String>,
-    /// How urgent it was.
+    /// Priority.
     pub priority: i64,
-    /// When the job was submitted.
+    /// Submission of the job.
     pub submitted_at: Timestamp,
-    /// What it promised as its longest run.
+    /// Time limit in seconds.
     pub timeout_seconds: Option<f64>,
-    /// The attempt itself.
+    /// The attempt.
     pub attempt: AttemptView,
 }

@@ -1,22 +1,22 @@
-//! What people may have, and have.
+//! Limits of users and groups.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// One limit of someone's.
+/// A limit and how much of it is in use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitView {
-    /// Whose: a user's login name, or the name of a group.
+    /// User or group it applies to.
     pub of: String,
-    /// Whether it is what all members of a group have together.
+    /// Whether it applies to all members of a group together.
     pub together: bool,
-    /// Which: `gpus`, `running`, `queued`, `timeout_s`, `gpu_hours`, `log_bytes`, `priority`, `submission_bytes`,
-    /// `jobs_bytes`, `snapshots`, `snapshots_bytes` or `requests`.
+    /// Kind of limit: `gpus`, `running`, `queued`, `timeout_s`, `gpu_hours`, `log_bytes`, `priority`,
+    /// `submission_bytes`, `jobs_bytes`, `snapshots`, `snapshots_bytes` or `requests`.
     pub limit: String,
-    /// The most there may be.
+    /// Limit.
     pub most: f64,
-    /// How much there is, of what is counted.
+    /// Amount in use, where it is counted.
     pub has: Option<f64>,
-    /// For GPU-hours, the length of the window they are counted in.
+    /// Length in seconds of the window that GPU-hours are counted in.
     pub window_s: Option<f64>,
 }

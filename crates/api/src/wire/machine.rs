@@ -1,61 +1,61 @@
-//! GPUs, workers and the server as they are shown.
+//! GPUs, workers and the server.
 
 use super::Timestamp;
 use crate::quantity::MilliCpus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A GPU and who is on it.
+/// A GPU and the tasks on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuView {
-    /// Its id, `worker/0`.
+    /// Id, such as `worker/0`.
     pub id: String,
-    /// What it is, such as `V100`.
+    /// Type, such as `V100`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The memory it has.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// How much of it tasks were promised or really have, whichever is more.
+    /// Memory that tasks have reserved or use, whichever is more.
     pub used_bytes: u64,
-    /// How much of it a new task could be promised.
+    /// Memory that a new task could reserve.
     pub free_bytes: u64,
-    /// How much of it belongs to processes that are not warpyard's.
+    /// Memory used by processes that warpyard did not start.
     pub foreign_bytes: u64,
-    /// Those processes, where the driver tells of them.
+    /// Those processes, where the driver lists them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<ForeignProcess>,
-    /// The tasks on it.
+    /// Tasks on it.
     pub tasks: Vec<GpuTask>,
-    /// The worker it is in.
+    /// Worker it belongs to.
     pub worker: String,
-    /// Its number there.
+    /// Index on its worker.
     pub index: u32,
-    /// The maker's id for it, where it has one.
+    /// UUID of the vendor, where it has one.
     pub uuid: Option<String>,
-    /// How much memory tasks may be promised in all.
+    /// Memory that tasks may reserve in total.
     pub budget_bytes: u64,
-    /// How many tasks may be on it at once.
+    /// Most tasks on it at once.
     pub max_tasks: Option<u32>,
-    /// How busy it is, where it tells.
+    /// Utilisation in percent, where it is reported.
     pub utilisation_percent: Option<u8>,
-    /// How hot it is, where it tells.
+    /// Temperature in °C, where it is reported.
     pub temperature_celsius: Option<i16>,
-    /// The power it draws, where it tells.
+    /// Power draw in watts, where it is reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_watts: Option<u32>,
-    /// Why no task starts on it now although it has room, such as a process that is not warpyard's.
+    /// Why no task can start on it, such as a process that warpyard did not start.
     pub unavailable: Option<String>,
 }
 
-/// A process on a GPU that is not warpyard's.
+/// A process on a GPU that warpyard did not start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ForeignProcess {
-    /// Its number on its machine; `warpyard adopt` takes it.
+    /// Process id; `warpyard adopt` accepts it.
     pub pid: u32,
-    /// Whose it is, where that is known.
+    /// User it belongs to, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The memory it has on the device, where the driver says.
+    /// Memory it uses on the device, where the driver reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
 }
@@ -63,114 +63,114 @@ pub struct ForeignProcess {
 /// A task on a GPU.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuTask {
-    /// The task, as it is selected: `412.train[3]`.
+    /// Task, as a selector: `412.train[3]`.
     pub task: String,
-    /// Whose it is.
+    /// User it belongs to.
     pub user: String,
-    /// The memory it is charged for here: what it requested, or what it uses where that is more; the whole device where it
+    /// Memory it is charged for here: what it requested, or what it uses if that is more; the whole device if it
     /// requested none.
     pub memory_bytes: u64,
-    /// What it requested, where it uses more.
+    /// Requested memory, where it uses more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_bytes: Option<u64>,
-    /// The job's name.
+    /// Name of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Since when it is there.
+    /// Time since when it has been there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// What is odd about it, such as that it does nothing with the device.
+    /// Remark, such as that it does not use the device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Whether a worker takes tasks.
+/// Whether a worker accepts tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WorkerState {
-    /// It does.
+    /// It accepts tasks.
     Up,
-    /// It finishes what it has and takes no more.
+    /// It finishes its tasks and accepts no more.
     Draining,
-    /// It has not been heard of.
+    /// Its lease has expired.
     Lost,
 }
 
-/// A machine's worker.
+/// A worker: the agent of one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerView {
-    /// Its name.
+    /// Name.
     pub id: String,
-    /// Whether it takes tasks.
+    /// Whether it accepts tasks.
     pub state: WorkerState,
-    /// The CPUs it offers.
+    /// CPUs it offers.
     pub cpus: MilliCpus,
-    /// Those that tasks have.
+    /// CPUs that tasks have reserved.
     pub used_cpus: MilliCpus,
-    /// The memory it offers.
+    /// Memory it offers.
     pub memory_bytes: u64,
-    /// That which tasks were promised.
+    /// Memory that tasks have reserved.
     pub used_memory_bytes: u64,
-    /// CPUs busy on the machine, with processes that are not warpyard's; a mean over the last seconds, where it is measured.
+    /// CPUs busy on the machine, by any process; a mean over the last seconds, where it is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busy_cpus: Option<MilliCpus>,
-    /// Memory in use on the machine, with processes that are not warpyard's, where it is measured.
+    /// Memory in use on the machine, by any process, where it is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_in_use_bytes: Option<u64>,
-    /// How many GPUs it has.
+    /// Number of GPUs.
     pub gpus: u32,
-    /// How many tasks run there.
+    /// Number of running tasks.
     pub running: u64,
-    /// Its version of warpyard.
+    /// Version of warpyard.
     pub version: String,
 }
 
 /// The server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InfoView {
-    /// Its version of warpyard.
+    /// Version of warpyard.
     pub version: String,
-    /// Its process.
+    /// Process id.
     pub pid: u32,
-    /// Where it listens.
+    /// Address it listens on.
     pub address: String,
-    /// Where it keeps everything.
+    /// Data directory.
     pub data: String,
-    /// When it started.
+    /// Start of the server.
     pub started_at: Timestamp,
-    /// The policy in use, with its parameters: `short-first:beta=2`.
+    /// Policy in force, with its parameters: `short-first:beta=2`.
     pub policy: String,
-    /// How many workers it has.
+    /// Number of workers.
     pub workers: u64,
-    /// How many GPUs they have together.
+    /// Number of GPUs of all workers.
     pub gpus: u64,
-    /// How many tasks wait.
+    /// Number of waiting tasks.
     pub waiting: u64,
-    /// How many tasks run.
+    /// Number of running tasks.
     pub running: u64,
-    /// How many processes a task on its own machine may have.
+    /// Process limit of tasks on the server's own machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<ProcessLimit>,
-    /// What its own worker enforces on tasks.
+    /// Limits that the server's own worker enforces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforces: Option<EnforcementView>,
 }
 
-/// What a worker enforces on tasks by cgroups.
+/// Limits that a worker enforces with cgroups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EnforcementView {
-    /// The main memory a task requested (`memory`): one that needs more is killed.
+    /// Requested main memory (`memory`): a task that exceeds it is killed.
     pub memory: LimitEnforcement,
-    /// The CPUs a task requested (`cpus`): it has no more CPU time.
+    /// Requested CPUs (`cpus`): a task gets no more CPU time.
     pub cpus: LimitEnforcement,
-    /// The GPUs a task was granted: it cannot open the device nodes of others. Where this is not enforced, environment
-    /// variables such as `CUDA_VISIBLE_DEVICES` say which to use, and nothing keeps a task from using others. Absent where
+    /// Granted GPUs: a task cannot open the device nodes of others. Where this is not enforced, environment variables
+    /// such as `CUDA_VISIBLE_DEVICES` name the granted ones, and nothing keeps a task from using others. Absent where
     /// there are no GPUs, or they are only declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub devices: Option<LimitEnforcement>,
 }
 
-/// Whether something is enforced.
+/// Whether a limit is enforced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitEnforcement {
     /// Whether it is.
@@ -180,32 +180,33 @@ pub struct LimitEnforcement {
     pub why: Option<String>,
 }
 
-/// How many processes and threads a task may have.
+/// Process limit of a task, threads included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessLimit {
-    /// How many.
+    /// Limit.
     pub most: u64,
-    /// Whether the kernel sees to it; otherwise they are counted now and then, and a task that has more is ended.
+    /// Whether the kernel enforces it (`pids.max`); otherwise processes are counted at intervals, and a task that
+    /// exceeds the limit is ended.
     pub contained: bool,
 }
 
-/// Whether all of some GPUs are free.
+/// Whether all of the given GPUs are free.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AvailabilityView {
-    /// Whether every one of them is.
+    /// Whether all are free.
     pub free: bool,
-    /// Each of them.
+    /// Each GPU.
     pub gpus: Vec<GpuAvailability>,
 }
 
 /// Whether a GPU is free.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuAvailability {
-    /// Its id, `worker/0`.
+    /// Id, such as `worker/0`.
     pub id: String,
-    /// Whether nobody is on it and a task could start there.
+    /// Whether no task is on it and one could start there.
     pub free: bool,
-    /// Who or what is there, if it is not free.
+    /// What occupies it, if it is not free.
     pub why: Option<String>,
 }
 
@@ -217,9 +218,9 @@ pub struct ProofView {
     pub proof: String,
 }
 
-/// A way into the pages.
+/// A login link for the pages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LoginView {
-    /// An address that lets whoever opens it first into the pages, for ten minutes.
+    /// Address that logs in the first browser that opens it, within ten minutes.
     pub login: String,
 }

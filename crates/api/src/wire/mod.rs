@@ -1,5 +1,5 @@
-//! What the HTTP interface asks and answers, one type for each JSON shape. Others rely on these: fields are only ever
-//! added. Events and stored state have types of their own elsewhere, so that neither holds the other back.
+//! Wire types of the HTTP API, one for each JSON shape. Clients rely on them: fields are only ever added. Events and
+//! stored state have types of their own, so that neither constrains the other.
 
 mod claim;
 mod job;

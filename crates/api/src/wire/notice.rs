@@ -1,19 +1,19 @@
-//! Word that something changed.
+//! Notices of changes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Something changed: not what, only where, so that whoever shows it looks again. The stream `/v1/events` is made of
-/// these.
+/// A notice that something changed, for clients to read it again: it says where, not what. The stream `/v1/events`
+/// consists of notices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Notice {
-    /// The number of the last event it is about; the id from which a cut stream goes on.
+    /// Sequence number of the last event it covers, which is also the id that a stream resumes after.
     pub seq: u64,
-    /// The jobs that changed.
+    /// Jobs that changed.
     pub jobs: Vec<String>,
-    /// The devices that changed, as `worker/0`.
+    /// Devices that changed, such as `worker/0`.
     pub devices: Vec<String>,
-    /// Whether more changed than is named, such as the policy and with it every place in line.
+    /// Whether more changed than is listed, such as the policy and with it every position in the queue.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
 }

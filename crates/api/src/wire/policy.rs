@@ -1,4 +1,4 @@
-//! Policies as they are listed and chosen.
+//! Policies and their parameters.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,81 +6,81 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// A policy that can be chosen.
+/// A policy of the registry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyView {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it does, in a line.
+    /// Summary, in a line.
     pub summary: String,
     /// What to choose it for, in a line.
     #[serde(default)]
     pub when: String,
-    /// The heading it is listed under.
+    /// Heading it is listed under.
     #[serde(default)]
     pub group: String,
-    /// Where it comes from.
+    /// Publication or system it comes from.
     pub source: String,
-    /// Its parameters.
+    /// Parameters.
     pub params: Vec<ParamView>,
-    /// Whether it is the one in use.
+    /// Whether it is in force.
     pub active: bool,
 }
 
-/// The line as it would stand under a policy.
+/// The order of the queue under a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyPreview {
-    /// The policy, with its parameters.
+    /// Policy, with its parameters.
     pub policy: String,
-    /// The first of the line, in its new order.
+    /// First tasks of the queue, in their new order.
     pub order: Vec<QueueMove>,
 }
 
-/// A task in line, before and after.
+/// A queued task's positions before and after a change of policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QueueMove {
-    /// The task, as it is selected: `412.train[3]`.
+    /// Task, as a selector: `412.train[3]`.
     pub task: String,
-    /// The job's name.
+    /// Name of the job.
     pub name: String,
-    /// Whose it is.
+    /// User it belongs to.
     pub user: String,
-    /// Its place in line now, counted from 1.
+    /// Present position, counted from 1.
     pub before: Option<u64>,
-    /// Its place under the policy.
+    /// Position under the policy.
     pub after: Option<u64>,
-    /// Whether the policy would start it at once.
+    /// Whether the policy would start it immediately.
     pub starts_now: bool,
 }
 
 /// A parameter of a policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ParamView {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it does, in a line.
+    /// Summary, in a line.
     pub summary: String,
-    /// What it is unless set.
+    /// Default value.
     pub default: ParamValue,
-    /// What it is now, where the policy is in use.
+    /// Present value, where the policy is in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<ParamValue>,
 }
 
-/// A parameter's value.
+/// Value of a parameter.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a parameter is true or false, a number or a text")]
 pub enum ParamValue {
-    /// Yes or no.
+    /// A boolean.
     Bool(bool),
     /// A number.
     Number(f64),
-    /// Anything else, such as a length of time.
+    /// A word or a duration.
     Text(String),
 }
 
 impl From<&str> for ParamValue {
-    /// As it is written on a command line: a number where it looks like one.
+    /// Parses a value as written on a command line: a number where it looks like one.
     fn from(text: &str) -> Self {
         match (text, text.parse::<f64>()) {
             ("true", _) => Self::Bool(true),
@@ -105,14 +105,14 @@ impl fmt::Display for ParamValue {
 ///
 /// ```
 /// use warpyard_api::wire::PolicySpec;
-/// let policy: PolicySet = "short-first:beta=2,keep=1".parse()?;
+/// let policy: PolicySpec = "short-first:beta=2,keep=1".parse()?;
 /// assert_eq!(policy.params["beta"], 2.0.into());
 /// assert_eq!(policy.to_string(), "short-first:beta=2,keep=1");
 /// # Ok::<(), warpyard_api::wire::PolicySpecError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicySpec {
-    /// The policy's name.
+    /// Name of the policy.
     pub name: String,
     /// Parameters that differ from their defaults.
     #[serde(default)]
@@ -125,16 +125,16 @@ impl From<f64> for ParamValue {
     }
 }
 
-/// Why a text does not name a policy and its parameters.
+/// Why a text is not a policy with parameters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicySpecError {
-    /// No name.
+    /// The name is missing.
     #[error("no policy is named; write name:key=value,key=value")]
     NoName,
-    /// A parameter with no value.
+    /// A parameter has no value.
     #[error("'{0}' is not a parameter; write key=value")]
     NoValue(String),
-    /// A parameter given twice.
+    /// A parameter is given twice.
     #[error("'{0}' is given twice")]
     Twice(String),
 }

@@ -1,65 +1,65 @@
-//! The preview of a job that is not submitted.
+//! Previews of jobs, and parsed job documents.
 
 use super::{FreeDevice, StartRange};
 use crate::problem::Problem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The position and expected start of a job, were it submitted now; nothing was.
+/// The position and expected start of a job, were it submitted now. Nothing was submitted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Preview {
-    /// Whether its first task would start at once.
+    /// Whether its first task would start immediately.
     pub starts_now: bool,
-    /// Its place in line, counted from 1; nothing where it would start at once or waits for something else than room.
+    /// Position in the queue, counted from 1; null if it would start immediately or be blocked.
     pub position: Option<u64>,
-    /// When its first task would likely start.
+    /// Expected start of its first task.
     pub expected_start: Option<StartRange>,
-    /// Why no start can be named, or what a wide range hinges on.
+    /// Why no start can be predicted, or what a wide range depends on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start_reason: Option<String>,
     /// Why it would wait, as lines to print.
     pub why: Vec<String>,
-    /// What is free now.
+    /// Devices with free memory.
     pub free: Vec<FreeDevice>,
-    /// What would change if it asked for less.
+    /// Previews with smaller requests.
     pub alternatives: Vec<Alternative>,
-    /// What is odd about it.
+    /// Warnings about the document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Problem>,
 }
 
-/// The same for a job that requests something else.
+/// The preview of a job with a smaller request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Alternative {
-    /// The task that would ask for something else.
+    /// Task whose request is smaller.
     pub task: String,
-    /// What it would ask for, as an option: `--timeout 30m`.
+    /// Change, as an option: `--timeout 30m`.
     pub change: String,
-    /// Whether its first task would then start at once.
+    /// Whether its first task would then start immediately.
     pub starts_now: bool,
-    /// Its place in line then.
+    /// Position in the queue.
     pub position: Option<u64>,
-    /// When its first task would then likely start.
+    /// Expected start of its first task.
     pub expected_start: Option<StartRange>,
-    /// Why no start can be named, or what a wide range hinges on.
+    /// Why no start can be predicted, or what a wide range depends on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start_reason: Option<String>,
 }
 
-/// A job document as people write it.
+/// The text of a job document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DocumentText {
-    /// TOML, or JSON.
+    /// TOML or JSON.
     pub text: String,
 }
 
-/// A job document that was read.
+/// A parsed job document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DocumentView {
-    /// The same in its long form: a job with its tasks.
+    /// The document in its long form: a job with its tasks.
     pub doc: serde_json::Value,
-    /// What is odd about it.
+    /// Warnings about the document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Problem>,
 }

@@ -1,17 +1,17 @@
-//! Replays of what happened under other policies.
+//! Replays of the history under other policies.
 
 use super::Timestamp;
 use crate::quantity::Micros;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which replay to make.
+/// A request to replay the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayRequest {
-    /// The policies, each as `name:key=value,key=value`; what really ran is replayed beside them.
+    /// Policies, each as `name:key=value,key=value`. The policies that ran are replayed beside them.
     pub policies: Vec<String>,
-    /// How far back; all there is unless it is said.
+    /// Range to replay, counted back from now; all of the history by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back: Option<Micros>,
 }
@@ -19,118 +19,118 @@ pub struct ReplayRequest {
 /// A replay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayView {
-    /// Its number.
+    /// Id.
     pub id: u64,
-    /// How it stands.
+    /// State.
     pub state: ReplayState,
-    /// The policies asked for.
+    /// Requested policies.
     pub policies: Vec<String>,
-    /// How far it is, from 0 to 1.
+    /// Progress, from 0 to 1.
     pub progress: f64,
-    /// What it is doing.
+    /// Present step.
     pub doing: String,
     /// Why it failed.
     pub why: Option<String>,
-    /// What was replayed.
+    /// Recording that is replayed.
     pub told: Option<ReplayInput>,
-    /// What came out so far: what was recorded, the same simulated, then each policy.
+    /// Results so far: the recording, the policies that ran as simulated, then each requested policy.
     pub results: Vec<ReplayResult>,
 }
 
-/// How a replay stands.
+/// State of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ReplayState {
-    /// It is under way.
+    /// In progress.
     Running,
-    /// It is over.
+    /// Finished.
     Done,
-    /// It could not be made.
+    /// Failed.
     Failed,
 }
 
-/// What was replayed.
+/// The recording that is replayed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayInput {
-    /// From when.
+    /// Beginning.
     pub from: Timestamp,
-    /// Until when.
+    /// End.
     pub to: Timestamp,
-    /// Jobs that came.
+    /// Jobs submitted in this range.
     pub jobs: u64,
-    /// Jobs that were there before: simulated, and in no figure.
+    /// Jobs submitted before: simulated, but not counted.
     pub there_before: u64,
-    /// Jobs that had not ended: simulated, and in no figure but the waits.
+    /// Jobs that had not ended: simulated, but counted only in the waits.
     pub unfinished: u64,
-    /// Attempts of jobs the log no longer describes; it goes without them.
+    /// Attempts of jobs the log no longer describes, which are left out.
     pub unknown: u64,
-    /// Policies that were put in force meanwhile.
+    /// Policies that were switched to in this range.
     pub policy_changes: Vec<String>,
 }
 
-/// What came out under one policy.
+/// The result of one policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayResult {
-    /// What it is.
+    /// Kind of result.
     pub kind: ResultKind,
-    /// The policy, or what it is in words.
+    /// Policy, or a description of the result.
     pub policy: String,
     /// Jobs counted.
     pub jobs: u64,
-    /// Jobs the policy refused.
+    /// Jobs the policy rejected.
     pub rejected: u64,
-    /// Jobs that had not started when the recording ended. Their waits until then count in `wait_seconds`, which are lower
-    /// bounds for them.
+    /// Jobs that had not started when the recording ended. Their waits until then count in `wait_seconds`, as lower
+    /// bounds.
     #[serde(default)]
     pub still_waiting: u64,
-    /// From being ready to the first start.
+    /// Time from ready to first start, in seconds.
     pub wait_seconds: Distribution,
-    /// From submission to the end.
+    /// Turnaround, from submission to end, in seconds.
     pub completion_seconds: Distribution,
-    /// From the first submission to the last end.
+    /// Makespan, from the first submission to the last end, in seconds.
     pub makespan_seconds: f64,
-    /// The share of the GPUs' time that was used, from 0 to 1.
+    /// Share of the GPUs' time that was used, from 0 to 1.
     pub utilisation: f64,
-    /// How the simulated starts compare with the recorded ones.
+    /// Agreement of simulated with recorded starts.
     pub agreement: Option<Agreement>,
 }
 
-/// What a result is of.
+/// Kind of a replay's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResultKind {
-    /// What was recorded.
+    /// The recording.
     Recorded,
-    /// The policies that ran, simulated: how far it agrees with what was recorded is how far the rest can be trusted.
+    /// The policies that ran, simulated: how closely this agrees with the recording shows how far to trust the rest.
     AsItRan,
-    /// Another policy.
+    /// Another policy, simulated.
     Policy,
 }
 
-/// How values are spread.
+/// Distribution of values.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Distribution {
-    /// Their mean.
+    /// Mean.
     pub average: f64,
-    /// Half are not above this.
+    /// Median.
     pub p50: f64,
-    /// 95 in 100 are not above this.
+    /// 95th percentile.
     pub p95: f64,
-    /// None is above this.
+    /// Maximum.
     pub max: f64,
 }
 
-/// How simulated starts compare with recorded ones.
+/// Agreement of simulated with recorded starts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Agreement {
     /// Tasks that started in both.
     pub starts: u64,
-    /// Tasks that started in the recording alone.
+    /// Tasks that started only in the recording.
     pub missing: u64,
-    /// How many stand at the same place in the order of starts.
+    /// Tasks with the same position in the order of starts.
     pub same_place: u64,
-    /// The mean difference between the two starts of a task.
+    /// Mean difference between the two starts of a task, in seconds.
     pub mean_error_seconds: f64,
-    /// The largest.
+    /// Largest difference, in seconds.
     pub max_error_seconds: f64,
 }

@@ -1,4 +1,4 @@
-//! Requests, their direct answers, pages of long lists, and the body of a refusal.
+//! Requests and their replies, pages of long lists, and problem documents.
 
 use super::{Outcome, State};
 use crate::problem::Problem;
@@ -6,34 +6,34 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A job to submit.
+/// A request to submit a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubmitRequest {
-    /// The job document, read by [`crate::job::read_value`] so that all that is wrong is told.
+    /// The job document. All of its problems are reported at once.
     #[schemars(with = "crate::job::AnyJob")]
     pub doc: serde_json::Value,
-    /// Whose job it is, from the login of the caller.
+    /// User the job belongs to. Taken from the login unless the caller may act for others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Where tasks run that name no directory.
+    /// Working directory of tasks that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workdir: Option<String>,
-    /// The environment of tasks, under what each sets itself.
+    /// Environment that tasks inherit; their own variables take precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Whether tasks have the login environment of the user they run as, under `env`, and run in that user's home where no
-    /// directory is named: for whoever submits from elsewhere than a shell, as the pages do.
+    /// Whether tasks also inherit the login environment of their user, and by default run in that user's home. For
+    /// clients that do not submit from a shell, as the pages.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub login_environment: bool,
-    /// The snapshot of `workdir` it runs in a copy of, all of which was sent before.
+    /// Snapshot of `workdir` to run in a copy of, all of which was uploaded before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// The size of the terminal it was submitted from, for those of its tasks that run in one.
+    /// Size of the client's terminal, for tasks that run in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<TerminalSize>,
-    /// The same key twice by the same user is the same job, however often it is sent, also after a restart of the server;
-    /// for as long as the job is known (the last 10,000 that ended are). At most 255 bytes.
+    /// Idempotency key: the same key of the same user is the same job, however often it is sent, also after a restart
+    /// of the server, for as long as the job is known (the last 10,000 that ended are). At most 255 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
 }
@@ -42,131 +42,131 @@ pub struct SubmitRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TerminalSize {
-    /// How many lines.
+    /// Number of lines.
     pub rows: u16,
-    /// How many characters to a line.
+    /// Number of characters to a line.
     pub columns: u16,
 }
 
-/// The job that was submitted.
+/// The reply to a submission.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SubmitReply {
-    /// Its id.
+    /// Id of the job.
     pub job: String,
-    /// What is odd about it.
+    /// Warnings about the document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Problem>,
 }
 
-/// A job's new priority.
+/// A request to change the priority of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PriorityRequest {
-    /// More is more urgent.
+    /// Priority: a larger number is more urgent.
     pub priority: i64,
 }
 
-/// How to cancel.
+/// Options of a cancellation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelOptions {
-    /// Kill at once, without a grace period, also what was asked to end before.
+    /// Kill at once, without a grace period, including tasks that are being ended already.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub now: bool,
 }
 
-/// What of a job to run again.
+/// A request to run a job again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RetryRequest {
-    /// Only what did not succeed.
+    /// Only retry tasks that did not succeed.
     #[serde(default)]
     pub failed_only: bool,
 }
 
-/// How to stop the server.
+/// A request to stop the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShutdownRequest {
-    /// End running tasks too; otherwise they go on and are found again.
+    /// End running tasks too; otherwise they keep running and are found again.
     #[serde(default)]
     pub kill_tasks: bool,
 }
 
-/// What a request changed.
+/// The result of an action on jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ActionResult {
-    /// The jobs it was about.
+    /// Jobs it was applied to.
     pub jobs: Vec<String>,
-    /// How many tasks it changed; those already where they should be do not count.
+    /// Number of tasks that changed; those already in the requested state do not count.
     pub tasks: u64,
 }
 
-/// What recreating the derived tables did.
+/// The result of rebuilding the derived tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RebuildResult {
-    /// How many rows they have now.
+    /// Number of rows.
     pub rows: u64,
 }
 
-/// A part of a long list.
+/// A page of a long list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "PageOf{T}")]
 pub struct Page<T> {
-    /// This part.
+    /// Items of this page.
     pub items: Vec<T>,
-    /// The cursor that asks for the part after it, if there is one.
+    /// Cursor of the next page, if there is one.
     pub next: Option<String>,
 }
 
-/// Which jobs to list.
+/// A filter of jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobFilter {
-    /// Those of a [`Selector`](crate::selector::Selector): `3-7`, `last`.
+    /// Jobs of a [`Selector`](crate::selector::Selector): `3-7`, `last`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub select: Option<String>,
-    /// Those of a user.
+    /// Jobs of a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Those of a project.
+    /// Jobs of a project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// Those of a name; `*` stands for any characters and `?` for any one.
+    /// Jobs whose name matches a pattern: `*` stands for any characters and `?` for any one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Those in a state, held, or ended in a certain way.
+    /// Jobs in a state, held, or with an outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StateFilter>,
-    /// In which order.
+    /// Order of the list.
     #[serde(default, skip_serializing_if = "JobOrder::is_default")]
     pub order: JobOrder,
-    /// Also what their tasks run, secrets masked; of one's own jobs, and for admins of all.
+    /// Include the programs of tasks, with secrets masked: of one's own jobs, for admins of all.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub commands: bool,
-    /// Also those that are done.
+    /// Include jobs that have ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all: bool,
-    /// At most so many.
+    /// Most items on a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Where to go on.
+    /// Cursor: the `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
-/// The order of a list of jobs. A cursor belongs to the order it came from and is a place in it: whatever comes or goes
-/// between two pages, a job that keeps its place is on exactly one of them.
+/// Order of a list of jobs. A cursor is a position in the order it came from: a job that keeps its position is on
+/// exactly one page, whatever comes and goes between two requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum JobOrder {
-    /// The first submitted first.
+    /// Oldest submission first.
     #[default]
     Id,
-    /// As the policy will run them: those on a worker, then the queue, then those that wait for something else, and last
-    /// those that are over, the newest first.
+    /// As the policy will run them: jobs on workers, then the queue, then blocked ones, and last those that have
+    /// ended, newest first.
     Run,
-    /// The last submitted first.
+    /// Newest submission first.
     Newest,
 }
 
@@ -176,42 +176,42 @@ impl JobOrder {
     }
 }
 
-/// What a list of jobs can be narrowed to: a state, being held, or how a job ended.
+/// State, hold or outcome by which jobs are filtered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateFilter {
-    /// Waits for other tasks, or is held.
+    /// Waiting for other tasks or jobs, or held.
     Blocked,
-    /// Held back by someone.
+    /// Held.
     Held,
-    /// Waits for its turn and for room.
+    /// Waiting in the queue.
     Ready,
-    /// Has its devices; is being started.
+    /// Placed on devices and being started.
     Placed,
-    /// Runs.
+    /// Running.
     Running,
-    /// Was stopped in place and will go on.
+    /// Suspended in place; it will resume.
     Paused,
-    /// Is being ended.
+    /// Being ended.
     Stopping,
-    /// Has ended, however it did.
+    /// Ended, with any outcome.
     Done,
     /// All its tasks succeeded.
     Succeeded,
-    /// A task of it failed.
+    /// One of its tasks failed.
     Failed,
-    /// It ran into its timeout.
+    /// Reached its timeout.
     TimedOut,
-    /// Someone cancelled it.
+    /// Was cancelled.
     Cancelled,
     /// Its worker was lost.
     Lost,
-    /// It never ran, since a dependency ended the wrong way.
+    /// Never ran, because a dependency did not end as required.
     Skipped,
 }
 
 impl StateFilter {
-    /// Every one, in the order of a job's way.
+    /// Every filter, in the order a job goes through the states.
     pub const ALL: [Self; 14] = [
         Self::Blocked,
         Self::Held,
@@ -229,146 +229,146 @@ impl StateFilter {
         Self::Skipped,
     ];
 
-    /// The word for it in JSON and on the command line.
+    /// The word in JSON and on the command line.
     pub fn word(self) -> &'static str {
-        match self.meaning() {
-            Meaning::Held => "held",
-            Meaning::In(state) => state.word(),
-            Meaning::Ended(outcome) => outcome.word(),
+        match self.criterion() {
+            Criterion::Held => "held",
+            Criterion::In(state) => state.word(),
+            Criterion::Ended(outcome) => outcome.word(),
         }
     }
 
-    /// Whether it asks for jobs that are over.
+    /// Whether it selects only jobs that have ended.
     pub fn is_over(self) -> bool {
-        matches!(self.meaning(), Meaning::In(State::Done) | Meaning::Ended(_))
+        matches!(self.criterion(), Criterion::In(State::Done) | Criterion::Ended(_))
     }
 
-    /// The state all jobs asked for are in, where that is one.
+    /// The state of all selected jobs, where they share one.
     pub fn state(self) -> Option<State> {
-        match self.meaning() {
-            Meaning::In(state) => Some(state),
-            Meaning::Ended(_) => Some(State::Done),
-            Meaning::Held => None,
+        match self.criterion() {
+            Criterion::In(state) => Some(state),
+            Criterion::Ended(_) => Some(State::Done),
+            Criterion::Held => None,
         }
     }
 
-    /// Whether a job in this state, with this outcome once it is done, is one of those asked for.
+    /// Whether it selects a job in this state, with this outcome once it has ended.
     pub fn fits(self, state: State, outcome: Option<Outcome>, held: bool) -> bool {
-        match self.meaning() {
-            Meaning::Held => held && state < State::Placed,
-            Meaning::In(wanted) => state == wanted,
-            Meaning::Ended(wanted) => outcome == Some(wanted),
+        match self.criterion() {
+            Criterion::Held => held && state < State::Placed,
+            Criterion::In(wanted) => state == wanted,
+            Criterion::Ended(wanted) => outcome == Some(wanted),
         }
     }
 
-    fn meaning(self) -> Meaning {
+    fn criterion(self) -> Criterion {
         match self {
-            Self::Held => Meaning::Held,
-            Self::Blocked => Meaning::In(State::Blocked),
-            Self::Ready => Meaning::In(State::Ready),
-            Self::Placed => Meaning::In(State::Placed),
-            Self::Running => Meaning::In(State::Running),
-            Self::Paused => Meaning::In(State::Paused),
-            Self::Stopping => Meaning::In(State::Stopping),
-            Self::Done => Meaning::In(State::Done),
-            Self::Succeeded => Meaning::Ended(Outcome::Succeeded),
-            Self::Failed => Meaning::Ended(Outcome::Failed),
-            Self::TimedOut => Meaning::Ended(Outcome::TimedOut),
-            Self::Cancelled => Meaning::Ended(Outcome::Cancelled),
-            Self::Lost => Meaning::Ended(Outcome::Lost),
-            Self::Skipped => Meaning::Ended(Outcome::Skipped),
+            Self::Held => Criterion::Held,
+            Self::Blocked => Criterion::In(State::Blocked),
+            Self::Ready => Criterion::In(State::Ready),
+            Self::Placed => Criterion::In(State::Placed),
+            Self::Running => Criterion::In(State::Running),
+            Self::Paused => Criterion::In(State::Paused),
+            Self::Stopping => Criterion::In(State::Stopping),
+            Self::Done => Criterion::In(State::Done),
+            Self::Succeeded => Criterion::Ended(Outcome::Succeeded),
+            Self::Failed => Criterion::Ended(Outcome::Failed),
+            Self::TimedOut => Criterion::Ended(Outcome::TimedOut),
+            Self::Cancelled => Criterion::Ended(Outcome::Cancelled),
+            Self::Lost => Criterion::Ended(Outcome::Lost),
+            Self::Skipped => Criterion::Ended(Outcome::Skipped),
         }
     }
 }
 
-enum Meaning {
+enum Criterion {
     Held,
     In(State),
     Ended(Outcome),
 }
 
-/// Which attempts to list.
+/// A filter of finished attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryFilter {
-    /// Those of a user.
+    /// Attempts of a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Those of a project.
+    /// Attempts of a project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub project: Option<String>,
-    /// Those of a job.
+    /// Attempts of a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Those that ended since this moment.
+    /// Attempts that ended since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<super::Timestamp>,
-    /// At most so many.
+    /// Most items on a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Where to go on.
+    /// Cursor: the `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
-/// Which of a task's streams.
+/// Output stream of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogStream {
-    /// Both, as they came.
+    /// Both, as they were printed.
     #[default]
     Both,
-    /// What it printed.
+    /// Standard output.
     Stdout,
-    /// The errors it printed.
+    /// Standard error.
     Stderr,
 }
 
-/// Which log to read.
+/// Selection of a log.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LogFilter {
-    /// The task; may be left out where the job has only one.
+    /// Task; optional where the job has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// Its array index.
+    /// Array index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// Which try; the last where none is named.
+    /// Attempt; the last by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
-    /// Which stream.
+    /// Stream.
     #[serde(default)]
     pub stream: LogStream,
-    /// Whether to go on until the task ends.
+    /// Follow the log until the task ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub follow: bool,
-    /// How many bytes to leave out from the beginning; where several attempts follow each other, of the first.
+    /// Number of bytes to skip at the beginning; where several attempts follow each other, of the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
 }
 
-/// The body of a refusal: `application/problem+json`.
+/// A problem document, `application/problem+json` (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProblemBody {
-    /// The kind of problem, as an address that need not lead anywhere.
+    /// URI of the kind of problem; it need not be resolvable.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What the code means.
+    /// Meaning of the code.
     pub title: String,
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// One of [`CODES`](crate::problem::CODES).
+    /// Stable code, one of [`CODES`](crate::problem::CODES).
     pub code: String,
-    /// What is wrong this time.
+    /// Description of this occurrence.
     pub detail: String,
-    /// Each thing that is wrong, where it can be told apart.
+    /// Each problem, where there are several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<Problem>,
 }
 
 impl ProblemBody {
-    /// One thing that is wrong.
+    /// A document of one problem.
     pub fn new(status: u16, code: &'static str, detail: impl Into<String>) -> Self {
         let def = crate::problem::CODES.iter().find(|def| def.code == code);
         Self {
@@ -381,7 +381,7 @@ impl ProblemBody {
         }
     }
 
-    /// Everything that is wrong with a document; the first of it gives the whole its code.
+    /// A document of several problems, with the code of the first.
     pub fn of_problems(status: u16, problems: Vec<Problem>) -> Self {
         let (code, detail) = match problems.first() {
             Some(first) if first.path.is_empty() => (first.code.to_string(), first.message.clone()),

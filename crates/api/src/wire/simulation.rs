@@ -1,32 +1,32 @@
-//! A simulation that is shown, and how fast it goes.
+//! The simulation in the pages.
 
 use super::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a simulation that is shown goes on.
+/// Progress of the simulation in the pages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SimulationView {
-    /// The moment it has come to, by its own clock.
+    /// Simulated time.
     pub now: Timestamp,
-    /// The moment it began at, by its own clock.
+    /// Simulated time of its beginning.
     pub began: Timestamp,
-    /// How many of its seconds pass in one while it goes on.
+    /// Simulated seconds that pass in one second.
     pub speed: f64,
-    /// Whether it stands still.
+    /// Whether it is paused.
     pub paused: bool,
-    /// Whether every job of its workload has come and ended.
+    /// Whether every job of its workload has ended.
     pub over: bool,
 }
 
-/// How a simulation is to go on; what is left out stays as it is.
+/// A change of the simulation's progress; omitted fields stay as they are.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimulationUpdate {
-    /// How many of its seconds pass in one, from a thousandth to a million.
+    /// Simulated seconds that pass in one second, from 0.001 to 1,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<f64>,
-    /// Whether it stands still.
+    /// Whether it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
 }

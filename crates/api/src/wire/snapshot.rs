@@ -1,28 +1,28 @@
-//! Directories kept as they were at submission.
+//! Snapshots: copies of working directories, taken at submission.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a job runs in a copy of.
+/// A snapshot of a working directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SnapshotView {
-    /// Its name: the hash of all that is in it.
+    /// Id: the hash of its content.
     pub snapshot: String,
-    /// The directory it was made of.
+    /// Directory it was taken of.
     pub from: String,
-    /// How many files it has.
+    /// Number of files.
     pub files: u64,
-    /// Their bytes together.
+    /// Size of all files in bytes.
     pub bytes: u64,
 }
 
-/// The answer to a manifest.
+/// State of a snapshot's upload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SnapshotUpload {
-    /// What the snapshot is called.
+    /// Id of the snapshot.
     pub snapshot: String,
-    /// Hashes of contents that are not there yet.
+    /// Hashes of contents that must still be sent.
     pub missing: Vec<String>,
-    /// The most bytes a snapshot may hold.
+    /// Limit of a snapshot's size in bytes.
     pub most_bytes: u64,
 }

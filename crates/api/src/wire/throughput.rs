@@ -1,37 +1,37 @@
-//! How fast profiles run on types of GPU, and how far a task is.
+//! Throughput of profiles by GPU type, and progress of tasks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is known of speeds, and what types cost.
+/// Throughput of profiles, and the cost of GPU types.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Throughputs {
-    /// By profile, number of GPUs and type.
+    /// Throughput by profile, number of GPUs and GPU type.
     pub throughputs: Vec<Throughput>,
-    /// What an hour of one GPU of a type costs.
+    /// Cost of one GPU for an hour, by type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cost_per_hour: BTreeMap<String, f64>,
 }
 
-/// How fast a profile is on so many GPUs of a type.
+/// Throughput of a profile on a number of GPUs of one type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Throughput {
-    /// The profile's name.
+    /// Name of the profile.
     pub profile: String,
-    /// GPUs it runs on at once.
+    /// Number of GPUs.
     #[serde(default = "one")]
     pub gpus: u16,
-    /// The type of GPU.
+    /// GPU type.
     pub gpu_type: String,
-    /// Steps a second; 0 says that it cannot run there.
+    /// Steps per second; 0 if it cannot run there.
     pub steps_per_second: f64,
-    /// Whether a run was measured; what people say is not taken for measured.
+    /// Whether it was measured from a run; values set by users are not.
     #[serde(default)]
     pub measured: bool,
-    /// The profile it shares those GPUs with; absent: it has them alone.
+    /// Profile it shares the GPUs with; absent if it has them to itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<String>,
 }
@@ -40,24 +40,24 @@ fn one() -> u16 {
     1
 }
 
-/// What is wanted of a task that said how far it is.
+/// The reply to a progress report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProgressReply {
-    /// That it saves now and exits, to be run again later: others wait for its GPUs, and it said that it would yield.
+    /// Whether the task is to yield: save, exit, and be run again later, because others wait for its GPUs.
     pub give_way: bool,
 }
 
-/// How far a task is.
+/// Progress of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
-    /// Its name.
+    /// Name of the task.
     pub task: String,
-    /// Its value in the array, where it is one of an array.
+    /// Array index, where it is part of an array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// The try that says so.
+    /// Attempt that reports it.
     pub attempt: u32,
-    /// Steps done since it first began.
+    /// Steps done since its first start.
     pub steps: u64,
 }

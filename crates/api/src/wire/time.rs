@@ -1,4 +1,4 @@
-//! Moments, as JSON says them.
+//! Timestamps.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-/// A moment in UTC, to the millisecond: "2026-11-15T20:45:20.120Z".
+/// A timestamp in UTC, to the millisecond: "2026-11-15T20:45:20.120Z".
 ///
 /// ```
 /// use warpyard_api::wire::Timestamp;
@@ -18,7 +18,7 @@ use std::str::FromStr;
 pub struct Timestamp(jiff::Timestamp);
 
 impl Timestamp {
-    /// From microseconds since 1970, cut to the millisecond; `None` outside the years that can be written.
+    /// From microseconds since 1970, truncated to the millisecond; `None` outside the years that can be written.
     pub fn from_micros(micros: i64) -> Option<Self> {
         Self::from_millis(micros.div_euclid(1000))
     }

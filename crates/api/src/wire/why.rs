@@ -1,112 +1,112 @@
-//! Why something waits.
+//! Explanations of why a task waits.
 
 use super::{Outcome, State, Timestamp};
 use crate::quantity::MilliCpus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a task waits, in words and in figures.
+/// Why a task waits, in words and figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WhyView {
-    /// The job's id.
+    /// Id of the job.
     pub job: String,
-    /// The task's name.
+    /// Name of the task.
     pub task: String,
-    /// The task's array index.
+    /// Array index of the task.
     pub index: Option<u32>,
-    /// Where it is on its way.
+    /// State.
     pub state: State,
-    /// How it ended, once it has.
+    /// Outcome, once it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// The whole answer as lines to print.
+    /// The whole explanation, as lines to print.
     pub text: Vec<String>,
-    /// A stable word for the reason, where one thing stands in the way.
+    /// Stable code of the wait reason, where there is one.
     pub code: Option<String>,
-    /// What it needs.
+    /// Resources it needs.
     pub needs: Needs,
-    /// What is free now.
+    /// Devices with free memory.
     pub free: Vec<FreeDevice>,
-    /// Who is ahead, first in line first; at most a few.
+    /// Tasks ahead of it, the first in the queue first; at most a few.
     pub ahead: Vec<TaskAhead>,
-    /// Its place in line, counted from 1.
+    /// Position in the queue, counted from 1.
     pub position: Option<u64>,
-    /// When it will likely start.
+    /// Expected start.
     pub expected_start: Option<StartRange>,
-    /// Why no start can be named, or what a wide range hinges on.
+    /// Why no start can be predicted, or what a wide range depends on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_start_reason: Option<String>,
-    /// A change that would start it sooner.
+    /// Changes that would start it sooner.
     pub sooner: Vec<Suggestion>,
-    /// The last lines it printed, where it failed; for its owner and admins. What a terminal might obey is written out.
+    /// Last lines of output where it failed, with control characters escaped; for its owner and admins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log_tail: Vec<String>,
-    /// The task `log_tail` is of, as a selector, where the job has several.
+    /// Task that `log_tail` comes from, as a selector, where the job has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_of: Option<String>,
 }
 
-/// What a task needs to run.
+/// Resources a task needs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Needs {
-    /// GPUs on one worker.
+    /// Number of GPUs, all on one worker.
     pub gpus: u32,
-    /// Memory on each; the whole device where nothing is said.
+    /// Memory on each GPU; null for the whole device.
     pub gpu_memory_bytes: Option<u64>,
-    /// Types it accepts; any where none is named.
+    /// Acceptable GPU types; any if empty.
     pub gpu_type: Vec<String>,
     /// CPUs.
     pub cpus: MilliCpus,
-    /// Memory of the machine.
+    /// Main memory in bytes.
     pub memory_bytes: u64,
 }
 
-/// A device with room.
+/// A device with free memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FreeDevice {
-    /// Its id, `worker/0`.
+    /// Id, such as `worker/0`.
     pub device: String,
-    /// What it is, such as `V100`.
+    /// Type, such as `V100`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// How much memory a task could be promised.
+    /// Memory that a task could reserve.
     pub free_bytes: u64,
-    /// Whether nothing is on it.
+    /// Whether no task is on it.
     pub whole: bool,
 }
 
-/// Someone ahead in line.
+/// A task ahead in the queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskAhead {
-    /// The task, as it is selected: `398.train`.
+    /// Task, as a selector: `398.train`.
     pub task: String,
-    /// Whose it is.
+    /// User it belongs to.
     pub user: String,
-    /// Its priority.
+    /// Priority.
     pub priority: i64,
-    /// Why it is ahead, such as "priority 5" or "shorter promise".
+    /// Why it is ahead, such as "priority 5" or "shorter timeout".
     pub because: String,
 }
 
-/// When something will likely happen: between two moments, so many times in all.
+/// Predicted range of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StartRange {
-    /// The earlier end.
+    /// Lower end.
     pub low: Timestamp,
-    /// The later end.
+    /// Upper end.
     pub high: Timestamp,
-    /// The share of outcomes between the two: 0.8 is eight times in ten.
+    /// Probability of the range: 0.8 is eight times in ten.
     pub of: f64,
-    /// When it was foreseen: forecasts are made in the background, every few seconds while someone asks.
+    /// Time of the prediction; forecasts are made in the background, every few seconds while they are requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub as_of: Option<Timestamp>,
 }
 
-/// A change and what it would bring.
+/// A change and its effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suggestion {
-    /// The change, as an option: `--gpu-memory 9GiB`.
+    /// Change, as an option: `--gpu-memory 9GiB`.
     pub change: String,
-    /// What it would bring: "would start now on gpu2".
+    /// Effect: "would start now on gpu2".
     pub effect: String,
 }

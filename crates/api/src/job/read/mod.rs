@@ -1,4 +1,4 @@
-//! From a text to a job document, telling everything that is wrong at once rather than the first thing only.
+//! The parser of job documents, which reports all problems at once.
 
 mod problems;
 mod values;
@@ -48,25 +48,25 @@ const TASK_FIELDS: [&str; 30] = [
 
 const COMMAND_HELP: &str = "add command = [\"program\", \"argument\"]";
 
-/// What a reader knows that the document does not say.
+/// Context of a document.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadOptions<'a> {
-    /// The job's name where the document gives none, such as its file's.
+    /// Name of the job if the document gives none, such as its file's.
     pub default_name: Option<&'a str>,
-    /// Whether the document may say whose job it is.
+    /// Whether the document may name the user of the job.
     pub accept_user: bool,
 }
 
-/// A document with nothing wrong, and what is odd about it.
+/// A valid document and its warnings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedJob {
     /// The job.
     pub doc: JobDoc,
-    /// Problems that refuse nothing.
+    /// Problems that do not invalidate it.
     pub warnings: Vec<Problem>,
 }
 
-/// Reads a job document and checks it, or tells all that is wrong with it.
+/// Parses and validates a job document, or reports all its problems.
 ///
 /// ```
 /// use warpyard_api::job::{Format, ReadOptions, read};
@@ -92,7 +92,7 @@ pub fn read(text: &str, format: Format, options: ReadOptions<'_>) -> Result<Chec
     Reader::new(Some(Lines::new(text)), format == Format::Json, options).finish(&root)
 }
 
-/// The same for a document that was already parsed; its problems have no lines.
+/// Validates a document that was already parsed; its problems have no lines.
 pub fn read_value(value: &serde_json::Value, options: ReadOptions<'_>) -> Result<CheckedJob, Vec<Problem>> {
     Reader::new(None, true, options).finish(&source::from_json_value(value))
 }
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         self.wrong(at, node.start, (code::WRONG_TYPE, message), None);
     }
 
-    /// The entries of a table, once each. A value of nothing counts as not being there.
+    /// The entries of a table, each key once. Null counts as absent.
     fn table<'n>(&mut self, at: &FieldPath<'_>, node: &'n Node, expected: &str) -> Option<Vec<&'n Entry>> {
         let Value::Table(entries) = &node.value else {
             self.wrong_type(at, node, expected);
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         Some(once)
     }
 
-    /// The word that was meant, unless nobody will be told anyway.
+    /// The closest known word, unless no more problems are reported.
     fn closest(&self, wrong: &str, known: &[&'static str]) -> Option<&'static str> {
         if self.problems.is_full() { None } else { closest_match(wrong, known.iter().copied()) }
     }
@@ -223,11 +223,11 @@ impl<'a> Reader<'a> {
         if !many {
             self.one_task(&entries, only, &mut job);
         }
-        self.name_what_has_no_name(&mut job);
+        self.default_names(&mut job);
         Some(job)
     }
 
-    /// A document without `tasks` is a job of one task.
+    /// Completes a document without `tasks`: a job of one task.
     fn one_task(&mut self, entries: &[&Entry], only: TaskDoc, job: &mut JobDoc) {
         let has_command = entries.iter().any(|entry| entry.key == "command");
         // A misspelt `tasks` or `command` was told already.
@@ -243,8 +243,8 @@ impl<'a> Reader<'a> {
         job.tasks = vec![only];
     }
 
-    /// A job is called as its file or its only task's script; an only task as its job.
-    fn name_what_has_no_name(&mut self, job: &mut JobDoc) {
+    /// Gives default names: to the job that of its file, only task or script, to an only task that of the job.
+    fn default_names(&mut self, job: &mut JobDoc) {
         if job.name.is_empty() {
             let only = (job.tasks.len() == 1).then(|| &job.tasks[0]);
             let script = only.and_then(|task| task.command.script_name());
@@ -317,7 +317,7 @@ impl<'a> Reader<'a> {
         task
     }
 
-    /// Reads a field that means the same in a task and in a one-task job; false where there is no such field.
+    /// Reads a field that tasks and one-task jobs share; false if there is no such field.
     fn task_field(&mut self, task: &mut TaskDoc, at: &FieldPath<'_>, entry: &Entry) -> bool {
         let node = &entry.node;
         match entry.key.as_str() {

@@ -1,8 +1,8 @@
-//! The problems found while reading, no more of them than anyone would read.
+//! The problems found in a document, up to a limit.
 
 use crate::problem::{MAX_PROBLEMS, Problem, Severity, code};
 
-/// What was found so far. Past the most that are told they are only counted, so that no document takes long to refuse.
+/// Problems found so far. Above the limit they are only counted, so that refusing a document is always fast.
 #[derive(Default)]
 pub(super) struct Problems {
     pub(super) errors: Vec<Problem>,
@@ -24,7 +24,7 @@ impl Problems {
         self.errors.len() >= MAX_PROBLEMS
     }
 
-    /// The warnings, or where there are errors all of it.
+    /// The warnings if there are no errors, otherwise all problems.
     pub(super) fn into_result(mut self) -> Result<Vec<Problem>, Vec<Problem>> {
         if self.errors.is_empty() {
             return Ok(self.warnings);

@@ -1,4 +1,4 @@
-//! Single values: texts, names, numbers, quantities, words, devices and dependencies, each read or told to be wrong.
+//! Readers of single values: strings, names, numbers, quantities, keywords, devices and dependencies.
 
 use super::Reader;
 use crate::job::source::{FieldPath, Node, Value};
@@ -40,7 +40,7 @@ impl Reader<'_> {
         None
     }
 
-    /// A text the system takes: a file's name or an argument.
+    /// A string for the system, such as a path or an argument.
     pub(super) fn system_text(&mut self, at: &FieldPath<'_>, node: &Node, expected: &str) -> Option<String> {
         let text = self.text(at, node, expected)?;
         if text.contains('\0') {
@@ -306,7 +306,7 @@ impl Reader<'_> {
         Some(JobDependency { job, on })
     }
 
-    /// A dependency: what it is on, or a table of that and how it must have ended.
+    /// A dependency: its target, or a table of target and condition.
     pub(super) fn after(
         &mut self,
         at: &FieldPath<'_>,
@@ -363,7 +363,7 @@ impl Reader<'_> {
     }
 }
 
-/// How a quantity is spoken of when it is wrong.
+/// The syntax of a quantity, for parsing and error messages.
 #[derive(Clone, Copy)]
 pub(super) struct QuantitySyntax {
     code: &'static str,
@@ -408,7 +408,7 @@ pub(super) const ARRAY: QuantitySyntax = QuantitySyntax {
     takes_decimals: false,
 };
 
-/// A name that can also stand in a selector such as `412.train[3]`.
+/// Why a name cannot be that of a task, which must also be valid in a selector such as `412.train[3]`.
 pub(super) fn task_name_fault(name: &str) -> Option<String> {
     let reserved = name.find(['[', ']', ',']).and_then(|at| name[at..].chars().next());
     name_fault(name).or_else(|| reserved.map(|c| format!("has a '{c}', which selects array tasks")))
