@@ -349,6 +349,28 @@ fn the_schema_has_every_field_with_its_meaning() {
     insta::assert_snapshot!("schema", serde_json::to_string_pretty(&schema).expect("a schema"));
 }
 
+/// A form shows examples and defaults to people, who may take them as they are, and fields in the published order.
+#[test]
+fn examples_and_defaults_in_the_schema_are_valid_values() {
+    let schema = job_schema();
+    for name in ["JobDoc", "TaskDoc"] {
+        let part = &schema["$defs"][name];
+        let fields = part["properties"].as_object().expect("properties");
+        for leading in part["x-form-order"].as_array().expect("an order") {
+            assert!(fields.contains_key(leading.as_str().expect("a name")), "{name} has no {leading}");
+        }
+        for (field, form) in fields {
+            let examples = form["examples"].as_array().cloned().unwrap_or_default();
+            for value in examples.into_iter().chain(form.get("default").cloned()) {
+                let mut document = serde_json::json!({"command": "true", "gpus": 1, "pty": field == "idle"});
+                document[field] = value.clone();
+                let read = read_value(&document, ReadOptions::default());
+                assert!(read.is_ok(), "{field} = {value}: {read:?}");
+            }
+        }
+    }
+}
+
 /// Every field the reader knows is in the schema too.
 #[test]
 fn the_reader_knows_no_field_the_schema_lacks() {

@@ -1,6 +1,14 @@
-// Policies: opening one previews the order it would put the queue in; its button puts it in force, and that can be undone.
-"use strict";
-const chosenPolicy = (form) => {
+// The Policies page: opening a policy previews the order of the queue under it; its button switches to it, which can be
+// undone.
+import { call } from "./api.js";
+import { notify, notifyError } from "./dialogs.js";
+import { el } from "./dom.js";
+
+// Carries the message about a switch over the reload that shows its effect.
+const SWITCHED = "warpyard-policy";
+
+// The policy of a form, with the parameters that differ from their defaults.
+const policyOf = (form) => {
   const params = {};
   for (const input of form.querySelectorAll("[name]")) {
     const value = input.value.trim();
@@ -9,70 +17,85 @@ const chosenPolicy = (form) => {
   }
   return { name: form.dataset.policy, params };
 };
-const wrongParam = (form, error) => {
+const formatPolicy = ({ name, params }) => {
+  const list = Object.entries(params).map(([key, value]) => `${key}=${value}`).join(",");
+  return [name, list].filter(Boolean).join(":");
+};
+
+const showError = (form, error) => {
   for (const old of form.querySelectorAll(".wrong-word")) { old.hidden = true; old.textContent = ""; }
   if (!error) return;
-  const path = error.problems?.[0]?.path || "", input = form.querySelector(`[name="${CSS.escape(path.split(".").pop())}"]`);
-  if (!input) return sorry(error);
-  const say = input.closest(".field").querySelector(".wrong-word");
-  say.textContent = error.problems[0].message;
-  say.hidden = false;
+  const path = error.problems?.[0]?.path || "";
+  const input = form.querySelector(`[name="${CSS.escape(path.split(".").pop())}"]`);
+  if (!input) return notifyError(error);
+  const message = input.closest(".field").querySelector(".wrong-word");
+  message.textContent = error.problems[0].message;
+  message.hidden = false;
 };
-const node = (tag, words, kind) => { const one = document.createElement(tag); one.textContent = words; if (kind) one.className = kind; return one; };
-const labelled = (cell, label) => { cell.dataset.label = label; return cell; };
-const showOrder = async (form) => {
+
+const moveOf = ({ before, after, starts_now }) => {
+  const up = before && after ? before - after : 0;
+  if (starts_now) return ["starts immediately", "badge succeeded"];
+  if (up > 0) return [`↑ ${up} up`, "badge succeeded"];
+  return up < 0 ? [`↓ ${-up} down`, "badge paused"] : ["stays", "quiet"];
+};
+const orderRow = (task) => {
+  const [move, className] = moveOf(task);
+  return el("tr", {},
+    el("td", { class: "n", "data-label": "then" }, String(task.after ?? "–")),
+    el("td", { class: "n", "data-label": "now" }, String(task.before ?? "–")),
+    el("th", { scope: "row" }, el("b", {}, task.name), " ", el("span", { class: "num" }, task.task)),
+    el("td", { "data-label": "user" }, task.user),
+    el("td", { class: className }, move));
+};
+const orderTable = (order) => {
+  const heads = [["then", "n"], ["now", "n"], ["job"], ["user"], [""]];
+  const head = el("tr", {}, ...heads.map(([text, className]) => el("th", { scope: "col", class: className }, text)));
+  return el("table", { class: "line tight" }, el("thead", {}, head), el("tbody", {}, ...order.map(orderRow)));
+};
+
+const previewOrder = async (form) => {
   const box = form.querySelector(".order");
   box.setAttribute("aria-busy", "true");
   try {
-    const { order, policy: name } = await call("POST", "/v1/policy/preview", chosenPolicy(form));
-    wrongParam(form);
-    const title = node("p", "The queue under ");
-    title.append(node("code", name), ":");
-    if (!order.length) return box.replaceChildren(node("p", "The queue is empty, so there is no order to change.", "quiet"));
-    const table = document.createElement("table");
-    table.className = "line tight";
-    const head = table.createTHead().insertRow();
-    for (const [words, kind] of [["then", "n"], ["now", "n"], ["job"], ["user"], [""]]) { const th = node("th", words, kind); th.scope = "col"; head.append(th); }
-    const body = table.createTBody();
-    for (const one of order) {
-      const row = body.insertRow(), moved = one.before && one.after ? one.before - one.after : 0;
-      row.append(labelled(node("td", one.after ?? "–", "n"), "then"), labelled(node("td", one.before ?? "–", "n"), "now"));
-      const th = node("th", "");
-      th.scope = "row";
-      th.append(node("b", one.name), " ", node("span", one.task, "num"));
-      const word = one.starts_now ? "starts immediately" : moved > 0 ? `↑ ${moved} up` : moved < 0 ? `↓ ${-moved} down` : "stays";
-      row.append(th, labelled(node("td", one.user), "user"), node("td", word, moved > 0 || one.starts_now ? "badge succeeded" : moved < 0 ? "badge paused" : "quiet"));
-    }
-    box.replaceChildren(title, table);
-  } catch (error) { wrongParam(form, error); } finally { box.removeAttribute("aria-busy"); }
+    const { order, policy } = await call("POST", "/v1/policy/preview", policyOf(form));
+    showError(form);
+    if (order.length) box.replaceChildren(el("p", {}, "The queue under ", el("code", {}, policy), ":"), orderTable(order));
+    else box.replaceChildren(el("p", { class: "quiet" }, "The queue is empty, so there is no order to change."));
+  } catch (error) { showError(form, error); } finally { box.removeAttribute("aria-busy"); }
 };
-const inWords = ({ name, params }) => [name, Object.entries(params).map(([key, value]) => `${key}=${value}`).join(",")].filter(Boolean).join(":");
-const putInForce = async (policy, undone) => {
-  const all = await call("GET", "/v1/policies"), was = all.find((p) => p.active);
+
+const switchTo = async (policy, undone) => {
+  const all = await call("GET", "/v1/policies"), active = all.find((one) => one.active);
   await call("PUT", "/v1/policy", policy);
-  const before = { name: was.name, params: Object.fromEntries(was.params.filter((p) => p.value !== undefined).map((p) => [p.name, p.value])) };
-  sessionStorage.setItem("warpyard-policy", JSON.stringify({ now: inWords(policy), before, undone }));
+  const set = active.params.filter((param) => param.value !== undefined).map(({ name, value }) => [name, value]);
+  const before = { name: active.name, params: Object.fromEntries(set) };
+  sessionStorage.setItem(SWITCHED, JSON.stringify({ now: formatPolicy(policy), before, undone }));
   location.reload();
 };
+const reportSwitch = () => {
+  const stored = JSON.parse(sessionStorage.getItem(SWITCHED));
+  if (!stored) return;
+  sessionStorage.removeItem(SWITCHED);
+  const { now, before, undone } = stored;
+  if (undone) notify(`policy is ${now} again`);
+  else notify(`policy is now ${now}; it was ${formatPolicy(before)}`, () => switchTo(before, true).catch(notifyError));
+};
+
 document.addEventListener("submit", (event) => {
   const form = event.target.closest("form[data-policy]");
   if (!form) return;
   event.preventDefault();
-  putInForce(chosenPolicy(form), false).catch((error) => wrongParam(form, error));
+  switchTo(policyOf(form), false).catch((error) => showError(form, error));
 });
 document.addEventListener("toggle", (event) => {
-  if (event.target.matches?.("details.policy[open]")) void showOrder(event.target.querySelector("form"));
+  if (event.target.matches?.("details.policy[open]")) void previewOrder(event.target.querySelector("form"));
 }, true);
+let typing = 0;
 document.addEventListener("input", (event) => {
   const form = event.target.closest("form[data-policy]");
   if (!form) return;
-  clearTimeout(showOrder.timer);
-  showOrder.timer = setTimeout(() => showOrder(form), 250);
+  clearTimeout(typing);
+  typing = setTimeout(() => previewOrder(form), 250);
 });
-const changedTo = JSON.parse(sessionStorage.getItem("warpyard-policy"));
-if (changedTo) {
-  sessionStorage.removeItem("warpyard-policy");
-  const { now, before, undone } = changedTo;
-  if (undone) toast(`policy is ${now} again`);
-  else toast(`policy is now ${now}; it was ${inWords(before)}`, () => putInForce(before, true).catch(sorry));
-}
+reportSwitch();

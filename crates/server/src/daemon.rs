@@ -18,7 +18,7 @@ use crate::data::{DataDir, DataError};
 use crate::enforcement;
 use crate::engine::{CommandError, EngineHandle};
 use crate::hosts::Hosts;
-use crate::http::{self, App, Base, watch_claims};
+use crate::http::{self, App, AppParts, watch_claims};
 use crate::idle_gpus;
 use crate::repairs::Repairs;
 use crate::serve::{Limits, serve};
@@ -195,7 +195,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
     let hosts = Hosts::new(&options.config.hosts, &host_name(), sockets.address);
     let auth = Authenticator::kept(token, sockets.address, hosts, data.path(), clock);
     let login = auth.link(Caller::Owner).map_err(DaemonError::Runtime)?;
-    let base = Base { engine: engine.clone(), auth, notices, layout, url: sockets.url(), stop };
+    let base = AppParts { engine: engine.clone(), auth, notices, layout, url: sockets.url(), stop };
     let app = Arc::new(app(base, &options, sharing, agent.as_ref(), &repairs));
     let report = runtime.block_on(async {
         set_policy(&engine, policy).await?;
@@ -275,7 +275,7 @@ impl Sockets {
 
 /// The state that requests share, as configured.
 fn app(
-    base: Base,
+    base: AppParts,
     options: &Options,
     sharing: Option<Sharing>,
     agent: Option<&AgentHandle>,

@@ -9,7 +9,7 @@ use crate::daemon::{DaemonError, ReadyReport, asked_to_end, bind, build_engine, 
 use crate::data::DataDir;
 use crate::engine::{EngineHandle, SimulatedEngine};
 use crate::hosts::Hosts;
-use crate::http::{self, App, Base};
+use crate::http::{self, App, AppParts};
 use crate::replicator::Replicator;
 use crate::serve::{Limits, serve};
 use crate::simulation::Simulation;
@@ -90,7 +90,7 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
     );
     let auth = Authenticator::new(data.token()?, address, Hosts::new(&[], &host_name(), address), clock);
     let login = auth.link(Caller::Owner).map_err(DaemonError::Runtime)?;
-    let base = Base {
+    let base = AppParts {
         engine: engine.clone(),
         auth,
         notices,

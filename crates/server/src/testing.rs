@@ -5,7 +5,7 @@ use crate::caller::LoginIdentity;
 use crate::clock::Clock;
 use crate::engine::{EngineHandle, EngineThreads};
 use crate::hosts::Hosts;
-use crate::http::{App, Base, router};
+use crate::http::{App, AppParts, router};
 use crate::replicator::Replicator;
 use crate::store::{Log, SqliteHistory};
 use axum::Router;
@@ -60,7 +60,7 @@ fn server_in(data: tempfile::TempDir, clock: Clock) -> Server {
     let notices = replicator.notices();
     let (engine, threads) = EngineHandle::start(engine(), log, replicator, || {});
     let listens = "127.0.0.1:7700".parse().expect("an address");
-    let app = Arc::new(App::new(Base {
+    let app = Arc::new(App::new(AppParts {
         engine: engine.clone(),
         auth: Authenticator::kept(
             TOKEN.into(),

@@ -1,8 +1,8 @@
-//! Work whose cost grows with what was sent: parsed and checked on blocking threads, a few at a time for each user, so
-//! that no request holds up the threads that answer everyone.
+//! Work whose cost grows with the request: parsed and checked on blocking threads, a few at a time for each user, so
+//! that no request holds up the async threads that serve everyone.
 
 use super::App;
-use super::answer::Refusal;
+use super::refusal::Refusal;
 use crate::caller::Caller;
 use axum::Json;
 use axum::body::Bytes;
@@ -15,17 +15,17 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::Semaphore;
 use warpyard_api::problem::code;
 
-/// Bodies up to this size are parsed at once: that takes less than handing them over.
+/// The largest body that is parsed on the async thread; handing a smaller one over costs more than parsing it.
 pub(super) const SMALL: usize = 16 << 10;
 
-/// How many requests of one user are worked on at the same time; others of theirs wait.
+/// Concurrent blocking requests of one user; further ones wait.
 const AT_ONCE: usize = 2;
 
-/// Whose turn it is, by user; the owner of the server has no number.
+/// A semaphore for each user with blocking work, by uid; `None` is the server's owner.
 #[derive(Debug, Default)]
-pub(crate) struct Turns(Mutex<HashMap<Option<u32>, Weak<Semaphore>>>);
+pub(crate) struct BlockingSlots(Mutex<HashMap<Option<u32>, Weak<Semaphore>>>);
 
-impl Turns {
+impl BlockingSlots {
     fn of(&self, who: &Caller) -> Arc<Semaphore> {
         let uid = match who {
             Caller::Owner => None,
@@ -43,14 +43,14 @@ impl Turns {
 }
 
 impl App {
-    /// Does work of a user's on a thread that may take its time. The turn lasts until the work is done, also where
-    /// nobody waits for it any more.
+    /// Runs work of a user on a blocking thread. Its slot is held until the work is done, also where the client has
+    /// gone.
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         who: &Caller,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let turn = self.turns.of(who).acquire_owned().await.map_err(Refusal::internal)?;
+        let turn = self.blocking_slots.of(who).acquire_owned().await.map_err(Refusal::internal)?;
         let work = move || {
             let _turn = turn;
             work()
@@ -58,7 +58,7 @@ impl App {
         tokio::task::spawn_blocking(work).await.map_err(Refusal::internal)
     }
 
-    /// The JSON that was sent.
+    /// The request body parsed as JSON.
     pub(super) async fn parsed<T: DeserializeOwned + Send + 'static>(
         &self,
         who: &Caller,

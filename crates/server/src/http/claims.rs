@@ -1,7 +1,7 @@
-//! Claims: asking for devices, waiting for them, keeping them, letting them go.
+//! Claims: devices requested, waited for, kept by heartbeats and released, for processes the server did not start.
 
-use super::answer::Refusal;
-use super::{App, By, Shared};
+use super::refusal::Refusal;
+use super::{App, AppState, CallerExtension};
 use crate::caller::Caller;
 use crate::convert::{self, Defaults, Workers};
 use crate::engine::EngineStopped;
@@ -34,11 +34,11 @@ use warpyard_worker::accounts::{Account, process_owner};
 use warpyard_worker::claim_holder::held_process;
 use warpyard_worker::probe::visible_env;
 
-/// How long a holder may be silent unless it says.
+/// The default lease: how long a claim's holder may be silent.
 const LEASE: Span = Span(60_000_000);
 
-/// What a claim may say in the fields of a job document: what it needs and how urgent it is. The others are about
-/// something that is run, and a claim runs nothing.
+/// Fields of the job document that a claim may set: what it needs and how urgent it is. The others are about a
+/// program, and a claim runs none.
 const NEEDS: [&str; 14] = [
     "name",
     "priority",
@@ -56,14 +56,14 @@ const NEEDS: [&str; 14] = [
     "expected",
 ];
 
-/// How long one request waits for a grant at most.
+/// The longest time one request waits for a grant.
 const LONGEST_POLL: Duration = Duration::from_secs(30);
 
 type Answer = Result<Json<ClaimView>, Refusal>;
 
 pub(super) async fn make(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     body: Result<Json<ClaimRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<ClaimView>), Refusal> {
     let Json(ClaimRequest { mut needs, user, pid, lease, lasts }) = body?;
@@ -74,12 +74,12 @@ pub(super) async fn make(
     needs.entry("name").or_insert_with(|| "claim".into());
     needs.entry("gpus").or_insert_with(|| 1.into());
     if let Some(other) = needs.keys().find(|field| !NEEDS.contains(&field.as_str())) {
-        let message = "a claim says what it needs and runs nothing";
+        let message = "a claim has only requirements; this field is about running a program";
         return Err(Problem::new(code::UNKNOWN_FIELD, format!("needs.{other}"), message)
             .with_help(format!("it may have: {}", NEEDS.join(", ")))
             .into());
     }
-    // A document needs a command.
+    // The job document requires a command.
     needs.insert("command".into(), serde_json::json!(["claim"]));
     let read = read_value(&needs.into(), ReadOptions { default_name: None, accept_user: false })?;
     let spec = app
@@ -94,29 +94,29 @@ pub(super) async fn make(
     view(&app, &who, job).await.map(|Json(view)| (StatusCode::CREATED, Json(view)))
 }
 
-/// How long a claim outlives the poll of a client that waits for it: time to connect again.
+/// The grace period for a waiting client to reconnect before its claim ends.
 const RECONNECT: Duration = Duration::from_secs(5);
 
-/// How many processes of waiting claims are watched; each takes a descriptor.
+/// The most processes of waiting claims that are watched; each takes a file descriptor.
 const WATCHED: usize = 1_024;
 
-/// Clients that wait for claims.
+/// Clients that wait for claims to be granted.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    /// How often each claim's was heard of.
+pub(crate) struct ClaimWaiters {
+    /// The number of polls seen of each claim.
     heard: Mutex<BTreeMap<JobId, u64>>,
-    /// Places for processes that are watched.
+    /// Permits for watched processes.
     places: Semaphore,
 }
 
-impl Default for Waiting {
-    fn default() -> Waiting {
-        Waiting { heard: Mutex::default(), places: Semaphore::new(WATCHED) }
+impl Default for ClaimWaiters {
+    fn default() -> ClaimWaiters {
+        ClaimWaiters { heard: Mutex::default(), places: Semaphore::new(WATCHED) }
     }
 }
 
-impl Waiting {
-    /// Notes that a claim's client is there; gives how often that was so.
+impl ClaimWaiters {
+    /// Records that a claim's client is polling; returns the number of polls so far.
     fn hear(&self, job: JobId) -> u64 {
         let mut waiting = self.heard.lock().expect("nobody panics while counting");
         let times = waiting.entry(job).or_default();
@@ -133,21 +133,22 @@ impl Waiting {
     }
 }
 
-/// A client's poll for the grant of a claim. When it ends, answered or broken off, the client must come back soon.
-struct Poll {
+/// A client's poll for the grant of a claim. When it is dropped, answered or not, the client must poll again within
+/// [`RECONNECT`].
+struct WaitGuard {
     app: Arc<App>,
     job: JobId,
     times: u64,
     runtime: Handle,
 }
 
-impl Poll {
-    fn begin(app: &Arc<App>, job: JobId) -> Poll {
-        Poll { app: app.clone(), job, times: app.waiting.hear(job), runtime: Handle::current() }
+impl WaitGuard {
+    fn begin(app: &Arc<App>, job: JobId) -> WaitGuard {
+        WaitGuard { app: app.clone(), job, times: app.waiting.hear(job), runtime: Handle::current() }
     }
 }
 
-impl Drop for Poll {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
         let (app, job, times) = (self.app.clone(), self.job, self.times);
         self.runtime.spawn(async move {
@@ -159,12 +160,12 @@ impl Drop for Poll {
     }
 }
 
-/// Ends a claim that was not granted, because nobody waits for it any more.
+/// Ends a claim that was not granted, because its client no longer waits.
 async fn end_if_waiting(app: &App, job: JobId) {
     app.waiting.forget(job);
     let waits = move |f: &Reader<'_>| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
     if let Ok(true) = app.engine.read(waits).await {
-        // Refused only if it has ended meanwhile.
+        // Rejected only if the claim has ended meanwhile.
         let _ended = app.engine.command(Command::Cancel(TaskSelector::Job(job))).await;
     }
 }
@@ -174,11 +175,11 @@ fn readable(pidfd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(pidfd, Interest::READABLE)
 }
 
-/// Ends a claim with the process it is for while it waits; once granted, its supervisor does.
+/// Ends a waiting claim when its process ends; once granted, the supervisor does that.
 fn watch(app: &Arc<App>, job: JobId, process: ClaimHolder) {
     let app = app.clone();
     tokio::spawn(async move {
-        // Where one cannot be watched, its lease ends it.
+        // A process that cannot be watched ends its claim by the lease.
         let Ok(_place) = app.waiting.places.try_acquire() else { return };
         let ended = match warpyard_worker::claim_holder::pidfd(process) {
             Ok(Some(pidfd)) => readable(pidfd),
@@ -196,7 +197,7 @@ fn watch(app: &Arc<App>, job: JobId, process: ClaimHolder) {
     });
 }
 
-/// Watches the processes of claims that waited when the server stopped. They keep their places in the queue.
+/// Watches the processes of claims that were waiting when the server stopped. They keep their positions in the queue.
 pub(crate) async fn watch_again(app: &Arc<App>) -> Result<(), EngineStopped> {
     let waiting = |f: &Reader<'_>| {
         let waits = f.cluster().jobs().iter().filter(|j| state(j) == ClaimState::Waiting);
@@ -208,22 +209,23 @@ pub(crate) async fn watch_again(app: &Arc<App>) -> Result<(), EngineStopped> {
     Ok(())
 }
 
-/// A job that runs nothing and holds devices.
+/// A job specification that runs nothing and holds devices.
 fn claiming(mut spec: JobSpec, claim: Claim) -> JobSpec {
     for task in &mut spec.tasks {
         task.program.command.clear();
         task.claim = Some(claim);
-        // What it is for decides when it ends.
+        // A claim's holder decides when it ends, so the task has no timeout.
         task.timeout = None;
         task.expected = task.expected.or(claim.lasts);
     }
     spec
 }
 
-/// The process a claim is for: one that is there, and the caller's own.
+/// The process a claim is for: a running one of the caller.
 fn process_of(who: &Caller, pid: i32) -> Result<ClaimHolder, Refusal> {
     let unknown = || Problem::new(code::BAD_REQUEST, "pid", format!("there is no process {pid} here"));
-    // Seen before it is asked whose it is: should its number be used again, it is not the one that was seen.
+    // Opened before its owner is looked up: should the pid be reused in between, this still refers to the first
+    // process.
     let process = held_process(pid).ok_or_else(unknown)?;
     let owner = process_owner(pid).ok_or_else(unknown)?;
     if let Caller::Account { person, admin: false, .. } = who
@@ -235,8 +237,8 @@ fn process_of(who: &Caller, pid: i32) -> Result<ClaimHolder, Refusal> {
 }
 
 pub(super) async fn adopt(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     body: Result<Json<AdoptRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<ClaimView>), Refusal> {
     let Json(AdoptRequest { pid }) = body?;
@@ -265,7 +267,10 @@ pub(super) async fn adopt(
     view(&app, &who, job).await.map(|Json(view)| (StatusCode::CREATED, Json(view)))
 }
 
-pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<Vec<ClaimView>>, Refusal> {
+pub(super) async fn list(
+    State(app): AppState,
+    Extension(who): CallerExtension,
+) -> Result<Json<Vec<ClaimView>>, Refusal> {
     let hidden = app.private();
     let owner = who.clone();
     let open = move |f: &Reader<'_>| {
@@ -278,16 +283,16 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShowQuery {
-    /// With `granted`, the answer comes when the claim has its devices or is over.
+    /// With `granted`, the response comes when the claim has its devices or has ended.
     wait: Option<String>,
-    /// How long to wait at most.
+    /// The longest time to wait.
     timeout: Option<Micros>,
 }
 
-/// A claim; asked by its holder, that also says that they are still there.
+/// Shows a claim. A request of its holder also counts as a heartbeat.
 pub(super) async fn show(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
     query: Result<Query<ShowQuery>, QueryRejection>,
 ) -> Answer {
@@ -298,18 +303,18 @@ pub(super) async fn show(
         Some("granted") => {
             app.engine.command(Command::Heard(job)).await?;
             app.heard(job);
-            let _poll = Poll::begin(&app, job);
+            let _poll = WaitGuard::begin(&app, job);
             let longest = timeout.map_or(LONGEST_POLL, |t| Duration::from_micros(t.0)).min(LONGEST_POLL);
             let _still_waiting = tokio::time::timeout(longest, granted(&app, job)).await;
         }
         Some(_) => {
-            return Err(Problem::new(code::BAD_REQUEST, "wait", "one can wait for 'granted' only").into());
+            return Err(Problem::new(code::BAD_REQUEST, "wait", "only 'granted' can be waited for").into());
         }
     }
     view(&app, &who, job).await
 }
 
-/// Waits until a claim has its devices, or is over.
+/// Waits until a claim has its devices or has ended.
 async fn granted(app: &App, job: JobId) -> Result<(), Refusal> {
     let mut changes = app.notices.listen();
     let waits = move |f: &Reader<'_>| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
@@ -319,7 +324,11 @@ async fn granted(app: &App, job: JobId) -> Result<(), Refusal> {
     Ok(())
 }
 
-pub(super) async fn heartbeat(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
+pub(super) async fn heartbeat(
+    State(app): AppState,
+    Extension(who): CallerExtension,
+    Path(id): Path<String>,
+) -> Answer {
     let job = find(&app, &who, &id).await?;
     app.engine.command(Command::Heard(job)).await?;
     app.heard(job);
@@ -327,15 +336,19 @@ pub(super) async fn heartbeat(State(app): Shared, Extension(who): By, Path(id): 
     view(&app, &who, job).await
 }
 
-pub(super) async fn release(State(app): Shared, Extension(who): By, Path(id): Path<String>) -> Answer {
+pub(super) async fn release(
+    State(app): AppState,
+    Extension(who): CallerExtension,
+    Path(id): Path<String>,
+) -> Answer {
     let job = find(&app, &who, &id).await?;
     app.engine.command(Command::Cancel(TaskSelector::Job(job))).await?;
     view(&app, &who, job).await
 }
 
 pub(super) async fn extend(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
     body: Result<Json<ExtendRequest>, JsonRejection>,
 ) -> Answer {
@@ -345,7 +358,7 @@ pub(super) async fn extend(
     view(&app, &who, job).await
 }
 
-/// A claim of the caller's.
+/// A claim that the caller owns.
 async fn find(app: &App, who: &Caller, id: &str) -> Result<JobId, Refusal> {
     let selector = select::parse(id, who)?;
     let look = move |f: &Reader<'_>| {
@@ -366,7 +379,7 @@ async fn view(app: &App, who: &Caller, id: JobId) -> Answer {
     found.pop().map(Json).ok_or_else(|| select::unknown_job(id.0).into())
 }
 
-/// Some claims, from one look at the cluster: to be told of many must not cost as many looks.
+/// Views of several claims from one read of the cluster, so that listing many costs one read.
 async fn views_of(
     app: &App,
     who: &Caller,
@@ -381,7 +394,7 @@ async fn views_of(
         jobs.into_iter().map(describe).collect::<Vec<_>>()
     };
     let found = app.engine.read(look).await?;
-    // The next forecast has a claim that was asked for by itself, however far back in line it is.
+    // A single claim is included in the next forecast, however far back in the queue it is.
     let forecast = match &found[..] {
         [(id, view, _)] if view.state == ClaimState::Waiting => app.forecasts.latest_for(only_task(*id)),
         _ => app.forecasts.latest(),
@@ -408,7 +421,7 @@ async fn views_of(
     Ok(found.into_iter().map(complete).collect())
 }
 
-/// The task of a claim.
+/// The one task of a claim.
 fn only_task(job: JobId) -> TaskId {
     TaskId { job, node: 0, index: 0 }
 }
@@ -453,7 +466,7 @@ fn state(job: &Job) -> ClaimState {
     let live = job.nodes.first().and_then(|node| node.live.values().next());
     match live.map(|live| &live.phase) {
         _ if job.finished.is_some() => ClaimState::Ended,
-        // A place is a grant once the worker holds it.
+        // A placement is a grant once the worker holds the devices.
         None | Some(Phase::Ready { .. } | Phase::Placed(_)) => ClaimState::Waiting,
         Some(Phase::Running(_) | Phase::Paused(_)) => ClaimState::Held,
         Some(Phase::Stopping { .. }) => ClaimState::Ending,
@@ -461,7 +474,7 @@ fn state(job: &Job) -> ClaimState {
 }
 
 impl App {
-    /// The variables that show a program just these devices.
+    /// The environment variables that restrict a program to these devices.
     fn visible(&self, uuids: &[String]) -> std::collections::BTreeMap<String, String> {
         let Some(watched) = &self.watched else { return Default::default() };
         let watched = watched.lock().expect("nobody panics while looking at devices");
@@ -469,7 +482,7 @@ impl App {
         visible_env(&gpus, watched.vendor()).into_iter().collect()
     }
 
-    /// The devices a process or one of its descendants is on.
+    /// The devices that a process or one of its descendants uses.
     fn devices_used_by(&self, process: ClaimHolder) -> Vec<String> {
         let Some(watched) = &self.watched else { return vec![] };
         let watched = watched.lock().expect("nobody panics while looking at devices");

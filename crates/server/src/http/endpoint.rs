@@ -1,5 +1,5 @@
-//! One thing that can be asked: where, what it takes and gives, and who answers. The interface and its description are
-//! both made from these, so that neither has what the other lacks.
+//! One endpoint of the HTTP API: method, path, what it accepts and returns, and its handler. Router and OpenAPI
+//! document are both made from these, so that neither has what the other lacks.
 
 use super::App;
 use axum::handler::Handler;
@@ -8,11 +8,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A type's form, made when it is asked for.
-pub(super) type Shape = fn(&mut SchemaGenerator) -> Schema;
+/// Generates the schema of a type.
+pub(super) type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
 
-/// An object of any fields, where what is in it is described elsewhere. Generators of clients do not take a schema that
-/// is only `true`, which is what a JSON value has.
+/// An object with any fields, whose content is described elsewhere. The schema `true` of a JSON value is not accepted
+/// by client generators.
 pub(super) struct AnyObject;
 
 impl JsonSchema for AnyObject {
@@ -27,25 +27,25 @@ impl JsonSchema for AnyObject {
     }
 }
 
-/// Something that can be asked.
+/// An endpoint.
 pub(super) struct Endpoint {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) about: &'static str,
-    /// Its fields are the parameters of the query.
-    pub(super) query: Option<Shape>,
-    /// Headers that mean something here alone, with what they mean.
+    /// A struct whose fields are the query parameters.
+    pub(super) query: Option<SchemaFn>,
+    /// Request headers with a meaning of their own here, each with its description.
     pub(super) headers: Vec<(&'static str, &'static str)>,
-    pub(super) body: Option<Shape>,
-    pub(super) answers: Vec<Answer>,
+    pub(super) body: Option<SchemaFn>,
+    pub(super) responses: Vec<ResponseDoc>,
     pub(super) route: MethodRouter<Arc<App>>,
 }
 
-/// An answer that is no refusal.
-pub(super) struct Answer {
+/// A successful response.
+pub(super) struct ResponseDoc {
     pub(super) status: u16,
     pub(super) media: Option<&'static str>,
-    pub(super) shape: Option<Shape>,
+    pub(super) shape: Option<SchemaFn>,
     pub(super) about: &'static str,
 }
 
@@ -63,7 +63,7 @@ impl Endpoint {
             query: None,
             headers: Vec::new(),
             body: None,
-            answers: Vec::new(),
+            responses: Vec::new(),
             route,
         }
     }
@@ -77,33 +77,38 @@ impl Endpoint {
         self
     }
 
-    pub(super) fn takes<T: JsonSchema>(self) -> Self {
+    pub(super) fn accepts<T: JsonSchema>(self) -> Self {
         Endpoint { body: Some(|g| g.subschema_for::<T>()), ..self }
     }
 
-    pub(super) fn gives<T: JsonSchema>(self) -> Self {
-        self.gives_as::<T>(200, "As asked.")
+    pub(super) fn returns<T: JsonSchema>(self) -> Self {
+        self.returns_as::<T>(200, "Success.")
     }
 
-    pub(super) fn gives_as<T: JsonSchema>(mut self, status: u16, about: &'static str) -> Self {
-        let shape: Shape = |g| g.subschema_for::<T>();
-        self.answers.push(Answer { status, media: Some("application/json"), shape: Some(shape), about });
+    pub(super) fn returns_as<T: JsonSchema>(mut self, status: u16, about: &'static str) -> Self {
+        let shape: SchemaFn = |g| g.subschema_for::<T>();
+        self.responses.push(ResponseDoc {
+            status,
+            media: Some("application/json"),
+            shape: Some(shape),
+            about,
+        });
         self
     }
 
-    pub(super) fn gives_text(mut self, media: &'static str, about: &'static str) -> Self {
-        self.answers.push(Answer { status: 200, media: Some(media), shape: None, about });
+    pub(super) fn returns_text(mut self, media: &'static str, about: &'static str) -> Self {
+        self.responses.push(ResponseDoc { status: 200, media: Some(media), shape: None, about });
         self
     }
 
-    pub(super) fn gives_part(mut self) -> Self {
-        let about = "The part of it that the header Range asked for.";
-        self.answers.push(Answer { status: 206, media: Some("text/plain"), shape: None, about });
+    pub(super) fn returns_range(mut self) -> Self {
+        let about = "The requested range of bytes.";
+        self.responses.push(ResponseDoc { status: 206, media: Some("text/plain"), shape: None, about });
         self
     }
 
-    pub(super) fn gives_nothing(mut self, status: u16, about: &'static str) -> Self {
-        self.answers.push(Answer { status, media: None, shape: None, about });
+    pub(super) fn returns_nothing(mut self, status: u16, about: &'static str) -> Self {
+        self.responses.push(ResponseDoc { status, media: None, shape: None, about });
         self
     }
 }

@@ -1,4 +1,5 @@
-//! Answers in JSON carry a tag of their content, so that whoever polls is sent nothing new where nothing is.
+//! Entity tags: responses in JSON and the pages' assets carry a hash of their content, so that clients that poll or load a
+//! page again are sent only what changed.
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
@@ -8,12 +9,15 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::hash::{DefaultHasher, Hasher};
 
-pub(super) async fn tagged(request: Request, next: Next) -> Response {
-    let asked = request.method() == Method::GET && request.uri().path().starts_with("/v1/");
+/// Adds an entity tag to a response, or answers 304 where the client has this content already.
+pub(super) async fn add_etag(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let (api, asset) = (path.starts_with("/v1/"), path.starts_with(super::ASSETS));
+    let taggable = request.method() == Method::GET && (api || asset);
     let known = request.headers().get(IF_NONE_MATCH).cloned();
     let response = next.run(request).await;
     let json = response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
-    if !asked || !json || response.status() != StatusCode::OK {
+    if !taggable || !(json || asset) || response.status() != StatusCode::OK {
         return response;
     }
     let (mut parts, body) = response.into_parts();

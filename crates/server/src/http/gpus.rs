@@ -1,7 +1,7 @@
-//! Every GPU, and whether some of them are free; also as plain text, for scripts.
+//! GPUs: listed as JSON or as plain text for scripts, and whether given ones are free.
 
-use super::answer::Refusal;
-use super::{By, HIDDEN, SOMEONE, Shared};
+use super::refusal::Refusal;
+use super::{AppState, CallerExtension, HIDDEN, SOMEONE};
 use crate::caller::Caller;
 use crate::http::App;
 use crate::views;
@@ -31,7 +31,7 @@ pub(super) async fn all(app: &App) -> Result<Vec<GpuView>, crate::engine::Engine
     Ok(gpus)
 }
 
-/// Every GPU as the caller may see it: where jobs are private, others' are there without a name.
+/// Every GPU as the caller may see it: in private mode the tasks of others have no names.
 pub(crate) async fn seen(app: &App, who: &Caller) -> Result<Vec<GpuView>, crate::engine::EngineStopped> {
     let mut gpus = all(app).await?;
     for gpu in &mut gpus {
@@ -45,8 +45,8 @@ pub(crate) async fn seen(app: &App, who: &Caller) -> Result<Vec<GpuView>, crate:
 }
 
 pub(super) async fn list(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let gpus = seen(&app, &who).await?;
@@ -58,7 +58,7 @@ pub(super) async fn list(
     Ok(([(VARY, "accept")], Json(gpus)).into_response())
 }
 
-/// One line each: id, type, memory promised of all, and who is there; a tab between.
+/// One line for each GPU: id, type, reserved of total memory, and its tasks, separated by tabs.
 fn as_text(gpus: &[GpuView]) -> String {
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
     let mut out = String::new();
@@ -97,8 +97,8 @@ fn occupied(gpu: &GpuView) -> Option<String> {
 }
 
 pub(super) async fn free(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(ids): Path<String>,
 ) -> Result<Json<AvailabilityView>, Refusal> {
     let gpus = seen(&app, &who).await?;
@@ -106,7 +106,7 @@ pub(super) async fn free(
     for id in ids.split(',').map(str::trim) {
         let wanted: DeviceRef = id.parse().map_err(|_| {
             Problem::new(code::BAD_DEVICE, "", format!("'{id}' does not name a device"))
-                .with_help("a device is a number, or its worker's name and its number there: gpu1/0")
+                .with_help("a device is an index, or a worker and an index: gpu1/0")
         })?;
         let mine = gpus.iter().filter(|g| {
             wanted.worker().is_none_or(|w| w == g.worker) && u64::from(g.index) == u64::from(wanted.index())

@@ -1,7 +1,7 @@
-//! Listing jobs, looking at one, why it waits, what it printed.
+//! Handlers that read jobs: listing, showing, explaining and their logs.
 
-use super::answer::{Refusal, as_they_come};
-use super::{App, By, HIDDEN, SOMEONE, Shared};
+use super::refusal::{Refusal, stream_body};
+use super::{App, AppState, CallerExtension, HIDDEN, SOMEONE};
 use crate::caller::Caller;
 use crate::listing::{self, Listing};
 use crate::logs::{self, Chunk, LogRequest};
@@ -30,18 +30,18 @@ use warpyard_core::command::TaskSelector;
 use warpyard_core::spec::TaskSpec;
 use warpyard_core::{AttemptId, JobId, TaskId};
 
-/// How many jobs a page has unless it is said.
+/// Jobs on a page unless the request says otherwise.
 const JOBS_PER_PAGE: u32 = 1_000;
 
-/// How many attempts a page has.
+/// Attempts on a page.
 const ATTEMPTS_PER_PAGE: u32 = 500;
 
-/// How long a long poll lasts at most.
+/// The longest long poll.
 const LONGEST_POLL: Duration = Duration::from_secs(120);
 
 pub(super) async fn list(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     filter: Result<Query<JobFilter>, QueryRejection>,
 ) -> Result<Json<Page<JobView>>, Refusal> {
     let Query(filter) = filter?;
@@ -56,7 +56,8 @@ pub(super) async fn list(
     let hides = |user: &str| app.hides(&asker, user);
     let look = move |f: &crate::replica::Reader<'_>| {
         let limit = filter.limit.unwrap_or(JOBS_PER_PAGE).clamp(1, 10_000) as usize;
-        // Whoever asks for all without saying so again means those that are not over.
+        // The selector `all` selects nothing in particular; unless the filter includes ended jobs, unfinished ones
+        // are listed.
         let selector = selector.as_ref().filter(|s| !s.parts().contains(&SelectorPart::All));
         let chosen = selector.map(|selector| select::find(f.cluster(), selector)).transpose()?;
         let chosen: Option<BTreeSet<JobId>> =
@@ -99,25 +100,25 @@ pub(super) async fn list(
     Ok(Json(page))
 }
 
-/// How a job is shown.
+/// How to show a job.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ShowQuery {
-    /// Whether arrays are unfolded.
+    /// Whether arrays are expanded into their tasks.
     expand: Option<bool>,
-    /// Where its tasks go on.
+    /// The cursor of the page of tasks.
     cursor: Option<String>,
-    /// With `done`, the answer comes when the job has ended.
+    /// With `done`, the response comes when the job has ended.
     wait: Option<String>,
-    /// How long to wait at most; two minutes at the longest.
+    /// The longest time to wait; at most two minutes.
     timeout: Option<Micros>,
 }
 
-/// Where a list goes on.
+/// The position in a paged list.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cursor {
-    /// What the list before this one gave as `next`.
+    /// The `next` of the page before.
     cursor: Option<String>,
 }
 
@@ -130,8 +131,8 @@ impl Cursor {
 }
 
 pub(super) async fn tasks(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
     query: Result<Query<Cursor>, QueryRejection>,
 ) -> Result<Json<Page<TaskView>>, Refusal> {
@@ -160,8 +161,8 @@ pub(super) async fn tasks(
 }
 
 pub(super) async fn attempts(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
     query: Result<Query<Cursor>, QueryRejection>,
 ) -> Result<Json<Page<HistoryRow>>, Refusal> {
@@ -183,8 +184,8 @@ pub(super) async fn attempts(
 }
 
 pub(super) async fn show(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
     query: Result<Query<ShowQuery>, QueryRejection>,
 ) -> Result<Json<JobView>, Refusal> {
@@ -192,7 +193,7 @@ pub(super) async fn show(
     must_see(&app, &who, &id).await?;
     if let Some(what) = &query.wait {
         if what != "done" {
-            return Err(Problem::new(code::BAD_REQUEST, "wait", "one can wait for 'done' only").into());
+            return Err(Problem::new(code::BAD_REQUEST, "wait", "only 'done' can be waited for").into());
         }
         wait(&app, &who, &id, query.timeout).await?;
     }
@@ -242,7 +243,7 @@ pub(super) async fn show(
 }
 
 impl App {
-    /// Says of jobs that run whether their GPUs do nothing.
+    /// Adds a note to running jobs whose GPUs are idle.
     fn point_out(&self, jobs: &mut [JobView]) {
         let idle = crate::idle_gpus::of_jobs(self.watched.as_ref());
         for (id, words) in &idle {
@@ -253,7 +254,7 @@ impl App {
     }
 }
 
-/// Lets nobody look at others' jobs where those are private.
+/// Refuses to show others' jobs in private mode.
 async fn must_see(app: &App, who: &Caller, id: &str) -> Result<(), Refusal> {
     if !app.private() || who.is_admin() {
         return Ok(());
@@ -266,7 +267,7 @@ async fn must_see(app: &App, who: &Caller, id: &str) -> Result<(), Refusal> {
     Ok(who.must_own(&app.engine.read(user).await??, "look at it")?)
 }
 
-/// Waits for the end of a job, or of one of its tasks.
+/// Waits until a job, or one of its tasks, has ended.
 async fn wait(app: &App, who: &Caller, id: &str, timeout: Option<Micros>) -> Result<(), Refusal> {
     let selector = select::parse(id, who)?;
     let target = app.engine.read(move |f| {
@@ -285,8 +286,8 @@ async fn wait(app: &App, who: &Caller, id: &str, timeout: Option<Micros>) -> Res
 }
 
 pub(super) async fn why(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
 ) -> Result<Json<WhyView>, Refusal> {
     must_see(&app, &who, &id).await?;
@@ -306,13 +307,13 @@ pub(super) async fn why(
         if answer.state == Standing::Done
             && let Some(job) = f.cluster().job(number)
         {
-            // What is asked of is over: of a job all its tasks, of a task itself.
+            // The request is about something that has ended: all tasks of a job, or one task.
             let one = matches!(target, TaskSelector::Task(_)).then_some(task);
             let mut view = views::whole(f, job, target, None, &mine);
             ended = views::say_how_ended(f, &mut view, number, one, &mine).filter(|_| mine.owns(&job.user));
             answer.outcome = view.outcome;
             answer.text = ended_in_words(&view);
-            // The answer is about all tasks of the job, not the one it began with.
+            // The explanation is about all tasks of the job, not about the one it was looked up by.
             if one.is_none() && view.counts.total() > 1 {
                 (answer.task, answer.index) = (view.name.clone(), None);
             }
@@ -355,7 +356,7 @@ fn ended_in_words(view: &JobView) -> Vec<String> {
     lines
 }
 
-/// How a job ended that memory no longer holds, and the attempt to look at.
+/// How a job ended that is only in the history, and the attempt whose log shows it.
 fn how_it_ended(
     f: &crate::replica::Reader<'_>,
     row: &crate::store::JobRow,
@@ -397,8 +398,8 @@ async fn last_lines(app: &App, attempt: Option<AttemptId>) -> Vec<String> {
 pub(crate) use crate::summary::first_open;
 
 pub(super) async fn logs(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
     headers: HeaderMap,
     filter: Result<Query<LogFilter>, QueryRejection>,
@@ -421,7 +422,7 @@ pub(super) async fn logs(
         match logs::part(&app.engine, &app.layout, &wanted, range).await? {
             Ok(part) => return Ok(part.into_response()),
             Err(size) => {
-                let said = format!("the log has {size} bytes, and no such part");
+                let said = format!("the log has {size} bytes, so the range is outside it");
                 let refusal = Refusal::new(416, code::BAD_REQUEST, said);
                 return Ok(([(CONTENT_RANGE, format!("bytes */{size}"))], refusal).into_response());
             }
@@ -430,10 +431,10 @@ pub(super) async fn logs(
     let (to, from) = mpsc::channel::<Chunk>(16);
     tokio::spawn(logs::send(app.engine.clone(), app.layout.clone(), wanted, to));
     let headers = [(CONTENT_TYPE, "text/plain; charset=utf-8"), (ACCEPT_RANGES, "bytes")];
-    Ok((headers, as_they_come(from)).into_response())
+    Ok((headers, stream_body(from)).into_response())
 }
 
-/// Refuses an attempt that never was; the first of a task that has not begun can be followed.
+/// Refuses an attempt that does not exist; the first of a task that has not started can be followed.
 fn must_have_been(number: u32, latest: u32, follow: bool, task: &str) -> Result<(), Problem> {
     let to_come = follow && (number, latest) == (1, 0);
     if (1..=latest).contains(&number) || to_come {

@@ -1,7 +1,7 @@
-//! What people may have, and have: told to whom it concerns.
+//! Limits and how much of each is in use, for the users they concern.
 
-use super::answer::Refusal;
-use super::{App, By, Shared};
+use super::refusal::Refusal;
+use super::{App, AppState, CallerExtension};
 use crate::caller::Caller;
 use crate::replica::Reader;
 use axum::extract::State;
@@ -14,8 +14,11 @@ use warpyard_core::limits::{Caps, LimitOwner, Limits};
 use warpyard_core::{Command, Span};
 use warpyard_worker::accounts::Account;
 
-/// The caller's limits; for admins those of everyone who has or had anything.
-pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<Vec<LimitView>>, Refusal> {
+/// The caller's limits; for admins, those of everyone who uses or used anything.
+pub(super) async fn list(
+    State(app): AppState,
+    Extension(who): CallerExtension,
+) -> Result<Json<Vec<LimitView>>, Refusal> {
     if let Some(name) = who.name() {
         app.tell_groups(name).await?;
     }
@@ -51,7 +54,7 @@ pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<
     Ok(Json(app.engine.read(look).await?))
 }
 
-/// Limits in force that concern nobody who has anything: each user's, and those of groups.
+/// Configured limits of users and groups that use nothing at present.
 fn configured(limits: &Limits, parties: &[(LimitOwner, Quota)]) -> Vec<LimitView> {
     let mut all = caps_rows("each user", false, limits.everyone, None);
     for (name, group) in &limits.groups {
@@ -71,7 +74,7 @@ fn rows(of: &LimitOwner, quota: &Quota) -> Vec<LimitView> {
     caps_rows(name, together, quota.caps, Some(quota))
 }
 
-/// A row for each limit there is, with how much there is where that is known.
+/// A row for each limit, with its usage where that is known.
 fn caps_rows(name: &str, together: bool, caps: Caps, quota: Option<&Quota>) -> Vec<LimitView> {
     let hours = |span: Span| span.secs() / 3600.0;
     let row = |limit: &str, most: Option<f64>, has: Option<f64>, window: Option<Span>| {
@@ -101,7 +104,7 @@ fn caps_rows(name: &str, together: bool, caps: Caps, quota: Option<&Quota>) -> V
 }
 
 impl App {
-    /// Tells the engine in which groups with limits someone is, if that is news.
+    /// Informs the engine of a user's groups that have limits, if they changed.
     pub(super) async fn tell_groups(&self, user: &str) -> Result<(), Refusal> {
         let name = user.to_owned();
         let known = self.engine.read(move |f| {
@@ -118,7 +121,7 @@ impl App {
         Ok(())
     }
 
-    /// Refuses a priority that whoever asks may not give; admins may give any.
+    /// Refuses a priority above the caller's limit; admins have none.
     pub(super) async fn may_give(&self, who: &Caller, priority: i64) -> Result<(), Refusal> {
         let Some(name) = who.name().filter(|_| !who.is_admin()) else { return Ok(()) };
         self.tell_groups(name).await?;
@@ -129,8 +132,8 @@ impl App {
         };
         match self.engine.read(caps).await? {
             Some(most) if priority > most => {
-                let said = format!("{name} may give priorities up to {most}; this asks for {priority}");
-                let help = "ask for a lower one, or someone who may give it to raise it";
+                let said = format!("{name} may set priorities up to {most}, not {priority}");
+                let help = "choose a lower one, or ask an admin to raise it";
                 Err(Problem::new(code::OVER_LIMIT, "priority", said).with_help(help).into())
             }
             _ => Ok(()),

@@ -1,7 +1,7 @@
-//! A new way into the pages, for the person who asks for it, and the proof that this is the server its callers mean.
+//! Login links for the pages, and the proof that this server knows its token.
 
-use super::answer::Refusal;
-use super::{By, Shared};
+use super::refusal::Refusal;
+use super::{AppState, CallerExtension};
 use crate::serve::Connection;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
@@ -14,13 +14,16 @@ use std::sync::Arc;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{LoginView, ProofView};
 
-/// Where anyone may ask for a proof.
+/// The address of the proof, which needs no token.
 pub(super) const PROOF: &str = "/v1/proof";
 
-/// How many characters a nonce has.
+/// The length of a nonce in characters.
 const NONCE: std::ops::RangeInclusive<usize> = 16..=128;
 
-pub(super) async fn login(State(app): Shared, Extension(who): By) -> Result<Json<LoginView>, Refusal> {
+pub(super) async fn login(
+    State(app): AppState,
+    Extension(who): CallerExtension,
+) -> Result<Json<LoginView>, Refusal> {
     if app.private() {
         who.must_be_admin("open the pages, which show everyone's jobs")?;
     }
@@ -28,23 +31,23 @@ pub(super) async fn login(State(app): Shared, Extension(who): By) -> Result<Json
     Ok(Json(LoginView { login }))
 }
 
-/// What a proof is to be made of.
+/// The input of a proof.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProofQuery {
-    /// Letters and digits nobody used before, 16 to 128 of them.
+    /// A nonce: 16 to 128 letters and digits, never used before.
     nonce: String,
 }
 
 pub(super) async fn proof(
-    State(app): Shared,
+    State(app): AppState,
     connection: Option<Extension<Arc<Connection>>>,
     query: Result<Query<ProofQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Json<ProofView>, Refusal> {
     let Query(ProofQuery { nonce }) = query?;
     if !NONCE.contains(&nonce.len()) || !nonce.bytes().all(|b| b.is_ascii_alphanumeric()) {
-        let wrong = "a nonce has between 16 and 128 letters and digits";
+        let wrong = "a nonce has 16 to 128 letters and digits";
         return Err(Problem::new(code::BAD_REQUEST, "nonce", wrong).into());
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();

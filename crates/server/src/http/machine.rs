@@ -1,7 +1,7 @@
-//! The server itself, its devices, workers, policies and history, and word of what changes.
+//! The server itself, its workers, policies and history, and the stream of changes.
 
-use super::answer::{Refusal, as_they_come};
-use super::{By, Shared};
+use super::refusal::{Refusal, stream_body};
+use super::{AppState, CallerExtension};
 use crate::change_feed::Visibility;
 use crate::{convert, views};
 use axum::extract::rejection::{JsonRejection, QueryRejection};
@@ -21,10 +21,10 @@ use warpyard_api::wire::{
 };
 use warpyard_core::{Command, JobId, Time};
 
-/// How many attempts the history lists unless it is said.
+/// Attempts on a page of the history unless the request says otherwise.
 const HISTORY_PER_PAGE: u32 = 100;
 
-pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> {
+pub(super) async fn info(State(app): AppState) -> Result<Json<InfoView>, Refusal> {
     let (url, data, started) = (app.url.clone(), app.data.display().to_string(), app.started);
     let processes =
         app.bounds.as_ref().map(|b| ProcessLimit { most: b.most, contained: b.processes.is_some() });
@@ -49,7 +49,7 @@ pub(super) async fn info(State(app): Shared) -> Result<Json<InfoView>, Refusal> 
     Ok(Json(app.engine.read(look).await?))
 }
 
-pub(super) async fn workers(State(app): Shared) -> Result<Json<Vec<WorkerView>>, Refusal> {
+pub(super) async fn workers(State(app): AppState) -> Result<Json<Vec<WorkerView>>, Refusal> {
     let watched = app.watched.clone();
     let look = move |f: &crate::replica::Reader<'_>| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
@@ -59,8 +59,8 @@ pub(super) async fn workers(State(app): Shared) -> Result<Json<Vec<WorkerView>>,
 }
 
 pub(super) async fn drain(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(name): Path<String>,
 ) -> Result<Json<WorkerView>, Refusal> {
     who.must_be_admin("drain workers")?;
@@ -68,8 +68,8 @@ pub(super) async fn drain(
 }
 
 pub(super) async fn resume(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(name): Path<String>,
 ) -> Result<Json<WorkerView>, Refusal> {
     who.must_be_admin("resume workers")?;
@@ -93,22 +93,22 @@ async fn set_drained(app: &super::App, name: String, drained: bool) -> Result<Js
     view.map(Json).ok_or_else(|| Refusal::internal("a worker vanished"))
 }
 
-pub(super) async fn policies(State(app): Shared) -> Result<Json<Vec<PolicyView>>, Refusal> {
+pub(super) async fn policies(State(app): AppState) -> Result<Json<Vec<PolicyView>>, Refusal> {
     let defs = app.policies;
     Ok(Json(app.engine.read(move |f| views::policies(Some(f.cluster().policy()), defs)).await?))
 }
 
 pub(super) async fn set_policy(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     body: Result<Json<PolicySpec>, JsonRejection>,
 ) -> Result<Json<PolicyView>, Refusal> {
     who.must_be_admin("change the policy")?;
     let choice = convert::policy_choice(&body?.0);
     let shares = choice.params.get("sharing").is_some_and(|sharing| sharing == "true");
     if shares && !app.engine.read(|f| f.cluster().shares().knows_pairs()).await? {
-        let message = "nobody said how fast two tasks are that share a GPU";
-        let help = "say it with `warpyard throughputs --set FILE`, whose table has pairs";
+        let message = "the throughput of tasks that share a GPU is unknown";
+        let help = "set it with `warpyard throughputs --set FILE`, with pairs in the table";
         return Err(Problem::new(code::BAD_PARAMETER, "params.sharing", message).with_help(help).into());
     }
     app.engine.command(Command::SetPolicy(choice)).await?;
@@ -121,8 +121,8 @@ pub(super) async fn set_policy(
 }
 
 pub(super) async fn history(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     filter: Result<Query<HistoryFilter>, QueryRejection>,
 ) -> Result<Json<Page<HistoryRow>>, Refusal> {
     let Query(mut filter) = filter?;
@@ -132,7 +132,7 @@ pub(super) async fn history(
     let job = match filter.job.as_deref().map(str::parse) {
         None => None,
         Some(Ok(job)) => Some(JobId(job)),
-        Some(Err(_)) => return Err(Problem::new(code::BAD_SELECTOR, "job", "this is not a job's id").into()),
+        Some(Err(_)) => return Err(Problem::new(code::BAD_SELECTOR, "job", "not the id of a job").into()),
     };
     let (until, skip) = match filter.cursor.as_deref().map(place_in_history) {
         None => (Time(u64::MAX / 2), 0),
@@ -163,24 +163,25 @@ pub(super) async fn history(
     app.engine.read_history(look).await?.map(Json).map_err(Refusal::internal)
 }
 
-/// A cursor: the moment the last attempt that was given ended, and how many of that very moment were given.
+/// The position of a cursor: the end of the last attempt listed, and how many with this very end were listed.
 fn place_in_history(cursor: &str) -> Option<(Time, u32)> {
     let (at, given) = cursor.split_once('.')?;
     let at = at.parse().ok().filter(|at| *at < u64::MAX / 2)?;
     Some((Time(at), given.parse().ok()?))
 }
 
-/// Where the stream goes on.
+/// The position in the event stream.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
-    /// The last event the caller knows of; the header `Last-Event-ID` of a stream that was cut goes before it.
+    /// The last event received; the header `Last-Event-ID`, which browsers send when they reconnect, takes
+    /// precedence.
     after: Option<u64>,
 }
 
 pub(super) async fn events(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     headers: HeaderMap,
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Result<Response, Refusal> {
@@ -196,12 +197,12 @@ pub(super) async fn events(
         crate::change_feed::LONGEST,
     ));
     let headers = [(CONTENT_TYPE, "text/event-stream"), (CACHE_CONTROL, "no-store")];
-    Ok((headers, as_they_come(from)).into_response())
+    Ok((headers, stream_body(from)).into_response())
 }
 
 pub(super) async fn shutdown(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     body: Result<Json<ShutdownRequest>, JsonRejection>,
 ) -> Result<StatusCode, Refusal> {
     who.must_be_admin("stop the server")?;
@@ -209,7 +210,10 @@ pub(super) async fn shutdown(
     Ok(StatusCode::ACCEPTED)
 }
 
-pub(super) async fn rebuild(State(app): Shared, Extension(who): By) -> Result<Json<RebuildResult>, Refusal> {
+pub(super) async fn rebuild(
+    State(app): AppState,
+    Extension(who): CallerExtension,
+) -> Result<Json<RebuildResult>, Refusal> {
     who.must_be_admin("rebuild the derived tables")?;
     let rows = app.engine.read(|f| f.rebuild()).await?.map_err(Refusal::internal)?;
     Ok(Json(RebuildResult { rows }))

@@ -1,7 +1,7 @@
-//! The figures Prometheus asks for, in its text form. `docs/metrics.md` lists the names; a test holds both to it.
+//! Metrics in the text exposition format of Prometheus. `docs/metrics.md` lists their names; a test compares the two.
 
-use super::answer::Refusal;
-use super::{Shared, gpus};
+use super::refusal::Refusal;
+use super::{AppState, gpus};
 use crate::views;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use std::fmt::{Display, Write};
 use warpyard_api::wire::{State as Standing, WorkerState};
 
-pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
+pub(super) async fn metrics(State(app): AppState) -> Result<Response, Refusal> {
     let devices = gpus::all(&app).await?;
     let look = |f: &crate::replica::Reader<'_>| {
         let cluster = f.cluster();
@@ -17,7 +17,7 @@ pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
         (f.index().tasks(), views::workers(cluster, None), policy, cluster.seq(), f.measures())
     };
     let (mut tasks, workers, policy, seq, measures) = app.engine.read(look).await?;
-    let mut text = Text::default();
+    let mut text = Exposition::default();
     text.family("warpyard_info", "gauge", "The server: its version and the policy in force.");
     text.sample("warpyard_info", &[("version", env!("CARGO_PKG_VERSION")), ("policy", &policy)], 1);
     text.family(
@@ -38,20 +38,22 @@ pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
             workers.iter().filter(|w| w.state == state).count(),
         );
     }
-    type Of = fn(&warpyard_api::wire::GpuView) -> Option<f64>;
-    let per_device: [(&str, &str, Of); 6] = [
-        ("warpyard_device_memory_bytes", "Memory a device has.", |g| Some(g.memory_bytes as f64)),
-        ("warpyard_device_used_bytes", "Memory of a device that tasks were promised or have.", |g| {
+    type ValueOf = fn(&warpyard_api::wire::GpuView) -> Option<f64>;
+    let per_device: [(&str, &str, ValueOf); 6] = [
+        ("warpyard_device_memory_bytes", "Total memory of a device.", |g| Some(g.memory_bytes as f64)),
+        ("warpyard_device_used_bytes", "Memory of a device that tasks have reserved or use.", |g| {
             Some(g.used_bytes as f64)
         }),
         ("warpyard_device_tasks", "Tasks on a device.", |g| Some(g.tasks.len() as f64)),
-        ("warpyard_device_utilisation_ratio", "How busy a device is, of one; where it tells.", |g| {
-            g.utilisation_percent.map(|p| f64::from(p) / 100.0)
-        }),
-        ("warpyard_device_temperature_celsius", "How hot a device is; where it tells.", |g| {
+        (
+            "warpyard_device_utilisation_ratio",
+            "Utilisation of a device, from 0 to 1, where it is reported.",
+            |g| g.utilisation_percent.map(|p| f64::from(p) / 100.0),
+        ),
+        ("warpyard_device_temperature_celsius", "Temperature of a device, where it is reported.", |g| {
             g.temperature_celsius.map(f64::from)
         }),
-        ("warpyard_device_power_watts", "The power a device draws; where it tells.", |g| {
+        ("warpyard_device_power_watts", "Power draw of a device, where it is reported.", |g| {
             g.power_watts.map(f64::from)
         }),
     ];
@@ -63,7 +65,7 @@ pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
             }
         }
     }
-    text.family("warpyard_repairs_total", "counter", "Damage that was found and dealt with, ever.");
+    text.family("warpyard_repairs_total", "counter", "Repairs of damaged files since the log began.");
     text.sample("warpyard_repairs_total", &[], app.repairs.count());
     text.family(
         "warpyard_clock_offset_seconds",
@@ -71,17 +73,21 @@ pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
         "How far the server's clock is ahead of the machine's wall clock.",
     );
     text.sample("warpyard_clock_offset_seconds", &[], app.engine.clock().offset_seconds());
-    text.family("warpyard_events_total", "counter", "Events there ever were.");
+    text.family("warpyard_events_total", "counter", "Events in the log.");
     text.sample("warpyard_events_total", &[], seq);
     for (name, help, histogram) in [
-        ("warpyard_wait_seconds", "From being ready to being placed.", &measures.wait),
+        ("warpyard_wait_seconds", "Time from ready to placed.", &measures.wait),
         (
             "warpyard_plan_seconds",
             "Deciding and planning of one turn of the engine, without the commit.",
             &measures.plan,
         ),
-        ("warpyard_commit_seconds", "Bringing the events of one turn to the disk.", &measures.commit),
-        ("warpyard_event_lag_seconds", "From an event to its being answered from and shown.", &measures.lag),
+        ("warpyard_commit_seconds", "Time to commit the events of one turn.", &measures.commit),
+        (
+            "warpyard_event_lag_seconds",
+            "Time from an event to its visibility in the read replica.",
+            &measures.lag,
+        ),
     ] {
         text.family(name, "histogram", help);
         let (buckets, count, sum) = histogram.read();
@@ -96,9 +102,9 @@ pub(super) async fn metrics(State(app): Shared) -> Result<Response, Refusal> {
 }
 
 #[derive(Default)]
-struct Text(String);
+struct Exposition(String);
 
-impl Text {
+impl Exposition {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}").expect("a string takes all");
     }

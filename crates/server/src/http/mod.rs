@@ -1,7 +1,6 @@
-//! The HTTP interface: what can be asked, who may ask, and how refusals look.
+//! The HTTP API: router, authentication and authorisation of requests, and refusals.
 
-mod act;
-pub(crate) mod answer;
+mod actions;
 mod blocking;
 mod claims;
 mod endpoint;
@@ -12,23 +11,24 @@ mod limits;
 mod login_link;
 mod machine;
 mod metrics;
+mod openapi;
 mod policy;
 mod preview;
+pub(crate) mod refusal;
 mod replays;
 mod simulation;
 mod snapshots;
-mod spec;
-mod speeds;
 mod table;
 mod terminal;
+mod throughput;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use claims::watch_again as watch_claims;
-pub(crate) use speeds::Meters;
+pub(crate) use throughput::Meters;
 
-pub use spec::openapi;
+pub use openapi::openapi;
 
 use crate::auth::Authenticator;
 use crate::caller::{Caller, PeerCredentials, Sharing};
@@ -37,13 +37,12 @@ use crate::convert::Defaults;
 use crate::engine::EngineHandle;
 use crate::forecast_cache::ForecastCache;
 use crate::login_envs::LoginEnvironments;
-use crate::pages::{self, Parts, UserColours};
+use crate::pages::{self, RenderCache, UserColours};
 use crate::quota::{Quota, QuotaPermit};
 use crate::repairs::Repairs;
 use crate::replays::Replays;
 use crate::serve::Connection;
 use crate::simulation::Simulation;
-use answer::Refusal;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
 use axum::http::header::AUTHORIZATION;
 use axum::http::header::{CONNECTION, CONTENT_TYPE, HOST};
@@ -51,6 +50,7 @@ use axum::http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri, Ve
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Router};
+use refusal::Refusal;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -68,77 +68,77 @@ use warpyard_worker::agent::{Layout, Watched};
 use warpyard_worker::login_env::LoginEnvironment;
 use warpyard_worker::supervise::Bounds;
 
-/// The largest request that is read at the addresses in [`LARGE`]: a job document and an environment.
+/// The largest request body at the paths in [`LARGE`]: a job document with an environment.
 const BODY_LIMIT: usize = 16 << 20;
 
-/// The largest request that is read anywhere else. Those are parsed by the threads that answer.
+/// The largest request body elsewhere, where bodies are parsed on the async threads.
 const SMALL_BODY_LIMIT: usize = 1 << 20;
 
-/// Addresses that take large requests, and parse those of people on blocking threads.
+/// Paths that accept large bodies, and parse them on blocking threads.
 const LARGE: [&str; 4] = ["/v1/jobs", "/v1/jobs/document", "/v1/snapshots", "/v1/throughputs"];
 
-/// How long a request's body may rest while it arrives; tests do not wait that long.
+/// The longest pause while a request body arrives; short in tests, which wait for it.
 const BODY_WITHIN: Duration = if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(30) };
 
-/// The most bytes a snapshot may hold, unless configured.
+/// The default limit of a snapshot's size in bytes.
 const SNAPSHOT_LIMIT: u64 = 1 << 30;
 
-/// Where what pages are drawn with is, which anyone may have.
+/// The prefix of the pages' assets, which need no login.
 const ASSETS: &str = "/assets/";
 
-/// How many claims' holders are remembered as heard of.
-const HEARD_OF: usize = 10_000;
+/// The most claims whose last heartbeat is remembered.
+const MAX_HEARTBEATS: usize = 10_000;
 
-/// What every request may use.
+/// The state that handlers share.
 pub(crate) struct App {
     pub(crate) engine: EngineHandle,
     pub(crate) auth: Authenticator,
     pub(crate) notices: Arc<ChangeFeed>,
     pub(crate) forecasts: Arc<ForecastCache>,
-    pub(crate) parts: Parts,
+    pub(crate) render_cache: RenderCache,
     pub(crate) colours: Arc<UserColours>,
     pub(crate) replays: Arc<Replays>,
     pub(crate) data: PathBuf,
-    /// Where its jobs' files are.
+    /// The directory layout of jobs' files.
     pub(crate) layout: Layout,
-    /// Damage that was found and dealt with.
+    /// Damaged files that were found and repaired.
     pub(crate) repairs: Arc<Repairs>,
     pub(crate) url: String,
     pub(crate) defaults: Defaults,
     pub(crate) policies: &'static [PolicyDef],
     pub(crate) watched: Option<Arc<Mutex<Watched>>>,
-    /// How tasks on this machine are kept from having too many processes.
+    /// The process limit of tasks on this machine.
     pub(crate) bounds: Option<Bounds>,
     pub(crate) meters: Meters,
-    /// When holders of claims were last heard of.
+    /// The last heartbeat of each claim.
     pub(crate) heard: Mutex<BTreeMap<JobId, Time>>,
-    /// Whose turn it is to have something large looked at.
-    pub(crate) turns: blocking::Turns,
-    /// How many requests of each user are being answered.
+    /// Slots for expensive requests, by user.
+    pub(crate) blocking_slots: blocking::BlockingSlots,
+    /// Requests in flight, by user.
     pub(crate) requests: Arc<Quota<u32>>,
-    /// The limits of the configuration.
+    /// The configured limits.
     pub(crate) limits: Arc<Limits>,
-    /// Who waits for a claim.
-    pub(crate) waiting: Arc<claims::Waiting>,
-    /// Who is at which terminal.
+    /// Clients that wait for claims.
+    pub(crate) waiting: Arc<claims::ClaimWaiters>,
+    /// Clients attached to terminals.
     pub(crate) guests: Arc<Quota<AttemptId>>,
     pub(crate) started: Time,
     /// The most bytes a snapshot may hold.
     pub(crate) snapshot_limit: u64,
-    /// The simulation that is shown, where this is no live server.
+    /// The simulation that is shown, where this is not a live server.
     pub(crate) simulation: Option<Simulation>,
-    /// How the machine is shared; nothing where the server serves its owner alone.
+    /// How the machine is shared; `None` where the server serves its owner alone.
     pub(crate) sharing: Option<Sharing>,
-    /// The account the server runs as, and tasks with it where the machine is not shared.
+    /// The account the server runs as; tasks run as it too unless the machine is shared.
     pub(crate) account: Option<Account>,
-    /// What users' login shells set.
+    /// The login environments of users.
     pub(crate) login_envs: LoginEnvironments,
-    /// Asks for the server's end; with `true`, of running tasks too.
+    /// Requests shutdown; with `true`, running tasks end too.
     pub(crate) stop: mpsc::UnboundedSender<bool>,
 }
 
-/// What a server is made of that is different from one to the next; the rest of an [`App`] may be set beside it.
-pub(crate) struct Base {
+/// The parts of an [`App`] that have no default.
+pub(crate) struct AppParts {
     pub(crate) engine: EngineHandle,
     pub(crate) auth: Authenticator,
     pub(crate) notices: Arc<ChangeFeed>,
@@ -148,15 +148,15 @@ pub(crate) struct Base {
 }
 
 impl App {
-    /// A server for its owner alone, with nothing configured.
-    pub(crate) fn new(Base { engine, auth, notices, layout, url, stop }: Base) -> App {
+    /// An app for the server's owner alone, with nothing configured.
+    pub(crate) fn new(AppParts { engine, auth, notices, layout, url, stop }: AppParts) -> App {
         let started = engine.clock().now();
         App {
             forecasts: Arc::new(ForecastCache::new(engine.clone(), notices.clone())),
             engine,
             auth,
             notices,
-            parts: Parts::default(),
+            render_cache: RenderCache::default(),
             colours: Arc::default(),
             replays: Arc::default(),
             data: layout.data().to_owned(),
@@ -169,7 +169,7 @@ impl App {
             bounds: None,
             meters: Meters::default(),
             heard: Mutex::default(),
-            turns: blocking::Turns::default(),
+            blocking_slots: blocking::BlockingSlots::default(),
             requests: Arc::default(),
             limits: Arc::default(),
             waiting: Arc::default(),
@@ -184,12 +184,12 @@ impl App {
         }
     }
 
-    /// Notes that whoever holds a claim was heard of now.
+    /// Records a heartbeat of a claim.
     fn heard(&self, job: JobId) {
         let mut heard = self.heard.lock().expect("nobody panics while noting");
         heard.insert(job, self.engine.clock().now());
-        // Claims are few; those long gone need not be kept.
-        while heard.len() > HEARD_OF {
+        // Claims are few; the oldest are long gone.
+        while heard.len() > MAX_HEARTBEATS {
             heard.pop_first();
         }
     }
@@ -198,33 +198,33 @@ impl App {
         self.heard.lock().expect("nobody panics while noting").get(&job).copied()
     }
 
-    /// Has every open page drawn again, because of something that is no event.
+    /// Refreshes every open page, because of something that is not an event.
     fn look_again(&self) {
-        self.parts.let_go();
+        self.render_cache.clear();
         self.notices.look_again();
     }
 
-    /// A place among the requests of a user that are being answered at the same time.
+    /// Admits a request of a user within their limit of concurrent requests.
     fn seat(&self, who: &Caller) -> Result<Option<QuotaPermit<u32>>, Refusal> {
         let Caller::Account { person, .. } = who else { return Ok(None) };
         let Some(most) = self.caps_now(person).requests else { return Ok(None) };
         self.requests.take(person.uid, most as usize).map(Some).ok_or_else(|| {
             let said = format!(
-                "{} may have {most} requests answered at the same time (requests); wait for some of them to end",
+                "{} may have {most} concurrent requests (requests); wait for some to finish",
                 person.name
             );
             Refusal::new(429, code::OVER_LIMIT, said)
         })
     }
 
-    /// The limits of someone, as configured.
+    /// The configured limits of a user.
     fn caps_now(&self, person: &Account) -> Caps {
         let groups: Vec<String> =
             self.limits.groups.keys().filter(|group| person.is_in(group)).cloned().collect();
         self.limits.caps_of(&person.name, &groups)
     }
 
-    /// The login environment of someone; their shell is confined as a task without GPUs is.
+    /// The login environment of a user. Their shell is confined as a task without GPUs is.
     pub(crate) async fn login_environment(&self, person: &Account) -> Arc<LoginEnvironment> {
         let limits = match (&self.bounds, &self.watched) {
             (Some(bounds), Some(watched)) => {
@@ -236,23 +236,23 @@ impl App {
         self.login_envs.of(person, limits).await
     }
 
-    /// Whether people see nothing of each other's jobs.
+    /// Private mode: whether users see nothing of each other's jobs.
     pub(crate) fn private(&self) -> bool {
         self.sharing.as_ref().is_some_and(|s| s.private)
     }
 
-    /// Whether someone is not to know of this user's jobs.
+    /// Whether a user's jobs are hidden from the caller.
     pub(crate) fn hides(&self, who: &Caller, user: &str) -> bool {
         self.private() && !who.owns(user)
     }
 
-    /// Whose a submission or claim is. Where tasks run as their users, it must be someone's.
+    /// The user a submission or claim belongs to. Where tasks run as their users, there must be one.
     fn submitter(&self, who: &Caller, asked: Option<String>) -> Result<String, Refusal> {
         if self.sharing.is_some() && who.name().is_none() && asked.is_none() {
-            let why = "tasks run as their users here, and a token is nobody's; name one as \"user\"";
+            let why = "tasks run as their users here, and the token belongs to none; name one as \"user\"";
             return Err(Refusal::new(403, code::NO_ACCOUNT, why));
         }
-        // Where everything runs as the server does, it is its account's unless something else is said.
+        // Where every task runs as the server does, a job belongs to the server's account by default.
         let asked = asked
             .or_else(|| self.account.as_ref().filter(|_| self.sharing.is_none()).map(|a| a.name.clone()));
         let user = who.submits_for(asked)?;
@@ -260,7 +260,7 @@ impl App {
         Ok(user)
     }
 
-    /// The account that tasks of a user run as: theirs where the machine is shared, otherwise the server's.
+    /// The account that tasks of a user run as: the user's where the machine is shared, otherwise the server's.
     pub(crate) fn runs_as(&self, user: &str) -> Result<Option<Account>, Refusal> {
         match self.sharing {
             None => Ok(self.account.clone()),
@@ -268,7 +268,7 @@ impl App {
         }
     }
 
-    /// Refuses users whom no task can run as, where tasks run as their users.
+    /// Refuses users without an account to run tasks as, where tasks run as their users.
     fn must_have_account(&self, user: &str) -> Result<(), Refusal> {
         if self.sharing.is_none() {
             return Ok(());
@@ -281,18 +281,18 @@ fn no_account(why: &AccountError) -> Refusal {
     Refusal::new(403, code::NO_ACCOUNT, why.to_string())
 }
 
-/// What is said in place of a job that someone is not to know of.
+/// The name shown for a job that is hidden from the caller.
 pub(crate) const HIDDEN: &str = "private";
 
-/// What is said in place of its user.
+/// The name shown for the user of a hidden job.
 pub(crate) const SOMEONE: &str = "someone";
 
-pub(crate) type Shared = State<Arc<App>>;
+pub(crate) type AppState = State<Arc<App>>;
 
-/// Who sends a request, as [`let_in`] found out.
-pub(crate) type By = Extension<Caller>;
+/// The caller of a request, as determined by [`authenticate`].
+pub(crate) type CallerExtension = Extension<Caller>;
 
-/// The interface and the pages, closed to whoever has no token and has not logged in.
+/// The router of the API and the pages, which admits only authenticated requests.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let described = table::endpoints().into_iter().fold(Router::new(), |router, endpoint| {
         let route = match LARGE.contains(&endpoint.path) {
@@ -303,34 +303,33 @@ pub(crate) fn router(app: Arc<App>) -> Router {
     });
     described
         .merge(pages::router(app.clone()))
-        .fallback(async |State(app): Shared, uri: Uri, headers: HeaderMap| match uri.path() {
+        .fallback(async |State(app): AppState, uri: Uri, headers: HeaderMap| match uri.path() {
             path if path.starts_with("/v1/") => {
                 Refusal::new(404, code::NOT_FOUND, "there is nothing at this address").into_response()
             }
             path if path.starts_with(ASSETS) => pages::no_asset(),
-            _ => pages::nothing_here(&app, &headers).await,
+            _ => pages::not_found_page(&app, &headers).await,
         })
         .method_not_allowed_fallback(async |method: Method| {
-            Refusal::new(405, code::WRONG_METHOD, format!("this address does not answer to {method}"))
+            Refusal::new(405, code::WRONG_METHOD, format!("{method} is not supported at this address"))
         })
-        .layer(middleware::from_fn(etag::tagged))
-        .layer(middleware::from_fn_with_state(app.clone(), let_in))
-        .layer(middleware::map_response(pages::kept_harmless))
+        .layer(middleware::from_fn(etag::add_etag))
+        .layer(middleware::from_fn_with_state(app.clone(), authenticate))
+        .layer(middleware::map_response(pages::add_security_headers))
         .layer(DefaultBodyLimit::max(SMALL_BODY_LIMIT))
-        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(worth_compressing))
+        .layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(is_compressible))
         .layer(RequestBodyTimeoutLayer::new(BODY_WITHIN))
         .with_state(app)
 }
 
-/// The addresses of the interface in the order they are described.
+/// The API's paths in the order they are documented.
 pub(crate) fn described_paths() -> Vec<&'static str> {
     table::endpoints().iter().map(|endpoint| endpoint.path).collect()
 }
 
-/// Lets in whoever has an account here and comes through a socket, has the token, or has logged in; a change from a
-/// login must come from one of our pages, which know a secret of that login. Others are refused, or shown where to log
-/// in.
-async fn let_in(State(app): Shared, mut request: Request, next: Next) -> Response {
+/// Authenticates a request: by peer credentials on a socket, by the token, or by a login session. A change from a
+/// session must carry the CSRF token of its pages. Others are refused, or shown the login page.
+async fn authenticate(State(app): AppState, mut request: Request, next: Next) -> Response {
     if let Some(refusal) = wrong_host(&app, &request) {
         return refusal.into_response();
     }
@@ -352,13 +351,13 @@ async fn let_in(State(app): Shared, mut request: Request, next: Next) -> Respons
     }
 }
 
-/// What anyone may ask for, which shows nothing of who they are.
+/// Paths that need no authentication, and reveal nothing about the server's users.
 fn is_open(path: &str) -> bool {
     path == "/login" || path == login_link::PROOF || path.starts_with(ASSETS)
 }
 
-/// Refuses requests that name a host this server does not answer for: a page of another site may have been led here. A
-/// process that comes through a socket is no browser.
+/// Refuses requests for a host this server does not answer for, which DNS rebinding would make a browser send.
+/// Requests through a socket come from no browser.
 fn wrong_host(app: &App, request: &Request) -> Option<Refusal> {
     if request.extensions().get::<ConnectInfo<PeerCredentials>>().is_some() {
         return None;
@@ -380,14 +379,13 @@ fn wrong_host(app: &App, request: &Request) -> Option<Refusal> {
 }
 
 fn too_many_connections() -> Response {
-    let said =
-        "you have as many connections as one may have, or the server has; close some, or use its socket";
+    let said = "the limit of connections is reached, yours or the server's; close some, or use its socket";
     let mut response = Refusal::new(503, code::TOO_MANY_CONNECTIONS, said).into_response();
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// Who sends a request, or why it is not let in.
+/// The caller of a request, or the response that refuses it.
 fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
     let refuse =
         |status, code, detail: &str| Err(Box::new(Refusal::new(status, code, detail).into_response()));
@@ -396,7 +394,8 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
     let is_page = !path.starts_with("/v1/") && path != "/metrics";
     // Pages show everyone's jobs.
     let has_no_pages = |caller: &Caller| is_page && app.private() && !caller.is_admin();
-    let no_pages = || refuse(403, code::ADMINS_ONLY, &format!("{} has no pages for you", app.url));
+    let no_pages =
+        || refuse(403, code::ADMINS_ONLY, &format!("the pages at {} are for admins only", app.url));
     let peer = request.extensions().get::<ConnectInfo<PeerCredentials>>();
     if let Some(ConnectInfo(peer)) = peer {
         let Some(sharing) = &app.sharing else {
@@ -429,14 +428,10 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
     match by {
         Some(caller) if has_no_pages(&caller) && path != "/logout" => no_pages(),
         Some(caller) if looks => Ok(caller),
-        // Whoever is in by a link must not make more of them.
+        // A session must not create further login links.
         Some(caller) if app.auth.may_change(headers) && path != "/v1/login" => Ok(caller),
-        Some(_) => refuse(
-            403,
-            code::FORBIDDEN,
-            "a change from a login needs the secret of its pages; load the page again",
-        ),
-        None if looks && is_page => Err(Box::new(pages::login_instead(request.uri()))),
+        Some(_) => refuse(403, code::FORBIDDEN, "the CSRF token is missing or wrong; reload the page"),
+        None if looks && is_page => Err(Box::new(pages::login_required(request.uri()))),
         None => refuse(
             401,
             code::UNAUTHORISED,
@@ -446,8 +441,8 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
     }
 }
 
-/// Whether an answer gains by being compressed: not what comes bit by bit, which would wait in the compressor.
-fn worth_compressing(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions) -> bool {
+/// Whether a response is worth compressing. Streams are not: their chunks would wait in the compressor.
+fn is_compressible(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     [
         "application/json",

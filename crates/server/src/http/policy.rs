@@ -1,7 +1,7 @@
-//! What another policy would change: the line as it would stand, without putting it in force.
+//! The preview of another policy: the order of the queue under it, without switching to it.
 
-use super::answer::Refusal;
-use super::{By, HIDDEN, SOMEONE, Shared};
+use super::refusal::Refusal;
+use super::{AppState, CallerExtension, HIDDEN, SOMEONE};
 use crate::convert;
 use crate::views;
 use axum::extract::State;
@@ -12,15 +12,15 @@ use warpyard_api::wire::{PolicyPreview, PolicySpec, QueueMove};
 use warpyard_core::cluster::Effects;
 use warpyard_core::{PolicyDef, Rejection, TaskId};
 
-/// How much of the line is told.
+/// Tasks of the queue in the preview.
 const TOLD: usize = 50;
 
-/// How far along the line places are looked up.
+/// How far along the queue positions are looked up.
 const LOOKED: usize = 10_000;
 
 pub(super) async fn preview(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     body: Result<Json<PolicySpec>, JsonRejection>,
 ) -> Result<Json<PolicyPreview>, Refusal> {
     let (choice, defs) = (convert::policy_choice(&body?.0), app.policies);

@@ -1,9 +1,9 @@
-//! Submitting a job, or only previewing its position and start.
+//! Submitting a job, or previewing its position and expected start.
 
-use super::answer::Refusal;
 use super::blocking::SMALL;
+use super::refusal::Refusal;
 use super::snapshots::whose;
-use super::{App, By, Shared};
+use super::{App, AppState, CallerExtension};
 use crate::caller::Caller;
 use crate::convert::{self, Defaults, Workers};
 use crate::forecast::{ForecastInput, SubmissionForecast};
@@ -26,25 +26,25 @@ use warpyard_core::spec::{JobSpec, SubmitKey, TaskSpec};
 use warpyard_core::{Command, JobId, Span};
 use warpyard_worker::accounts::Account;
 
-/// The most bytes of an environment. The kernel gives a program a quarter of its stack for arguments and environment,
-/// which is this much where nobody changed the usual limit.
+/// The largest environment in bytes. The kernel gives a program a quarter of its stack for arguments and environment,
+/// which is this much under the usual limit.
 const ENVIRONMENT_LIMIT: usize = 2 << 20;
 
-/// The longest idempotency key: it is kept with the job.
+/// The longest idempotency key, which is stored with the job.
 const LONGEST_KEY: usize = 255;
 
-/// How a submission is meant.
+/// Options of a submission.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SubmitQuery {
-    /// Only preview its position and expected start; nothing is changed.
+    /// Only preview the position and expected start; nothing is changed.
     #[serde(default)]
     dry_run: bool,
 }
 
 pub(super) async fn submit(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     query: Result<Query<SubmitQuery>, QueryRejection>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
@@ -64,7 +64,7 @@ pub(super) async fn submit(
         return Ok(Json(preview(&app, &who, user, submit, size).await?).into_response());
     }
     let key = submit_key(&submit)?.map(Box::new);
-    // Asked before it is read: what the job was checked against then may be gone by now.
+    // Looked up before the document is validated, because what it was validated against may be gone by now.
     if let Some(job) = submitted_before(&app, user.clone(), key.clone()).await? {
         return Ok(created(job, vec![]));
     }
@@ -90,23 +90,23 @@ fn home_of(person: Account) -> String {
     person.home.to_string_lossy().into_owned()
 }
 
-/// The key that came with a submission or in its header.
+/// The idempotency key from the body or the header; refused where they differ.
 fn one_key(inside: Option<String>, headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let refused = |message| Err(Problem::new(code::BAD_REQUEST, "idempotency_key", message).into());
     match (inside, headers.get("idempotency-key").map(HeaderValue::to_str)) {
-        (_, Some(Err(_))) => refused("the key in the header has characters other than those of ASCII"),
+        (_, Some(Err(_))) => refused("the key in the header is not ASCII"),
         (Some(inside), Some(Ok(outside))) if inside != outside => {
-            refused("the key in the header is another than the one inside")
+            refused("the keys in the header and in the body differ")
         }
         (inside, outside) => Ok(inside.or(outside.and_then(Result::ok).map(str::to_owned))),
     }
 }
 
-/// What a submission is known by, if its sender gave it a key.
+/// The identity of a submission under its idempotency key.
 fn submit_key(submit: &SubmitRequest) -> Result<Option<SubmitKey>, Refusal> {
     let Some(name) = submit.idempotency_key.clone() else { return Ok(None) };
     if name.is_empty() || name.len() > LONGEST_KEY {
-        let message = format!("an idempotency key has between 1 and {LONGEST_KEY} bytes");
+        let message = format!("an idempotency key has 1 to {LONGEST_KEY} bytes");
         return Err(Problem::new(code::BAD_REQUEST, "idempotency_key", message).into());
     }
     let content = serde_json::to_vec(submit).map_err(Refusal::internal)?;
@@ -125,17 +125,17 @@ async fn submitted_before(
     Ok(app.engine.read(look).await?.map_err(convert::problem)?)
 }
 
-/// FNV-1a: the same in every version, which the standard library's hashes do not promise.
+/// FNV-1a, which is the same in every version, as the standard library's hashes do not promise to be.
 fn digest(content: &[u8]) -> u64 {
     content.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// Reads a document's text, as the command line does.
+/// Parses the text of a job document, as the command line does.
 pub(super) async fn document(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<DocumentView>, Refusal> {
@@ -151,7 +151,7 @@ pub(super) async fn document(
 }
 
 impl App {
-    /// Refuses a submission that is larger than its sender's may be.
+    /// Refuses a submission above its user's size limit.
     fn may_send(&self, who: &Caller, size: usize) -> Result<(), Refusal> {
         let Caller::Account { person, .. } = who else { return Ok(()) };
         match self.caps_now(person).submission_size {
@@ -170,16 +170,16 @@ impl App {
     }
 }
 
-/// Refuses an environment that no program could be started with. Environments stay in memory and in the log for as long
-/// as a job refers to them.
+/// Refuses an environment that no program could be started with. Environments stay in memory and in the log for as
+/// long as a job refers to them.
 fn may_inherit(env: &BTreeMap<String, String>) -> Result<(), Refusal> {
     let size: usize = env.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     if size <= ENVIRONMENT_LIMIT {
         return Ok(());
     }
     let [size, most] = [size, ENVIRONMENT_LIMIT].map(|size| ByteSize(size as u64).rounded());
-    let message = format!("the environment has {size}; a program can be given {most}");
-    let help = "leave it behind with --no-env, and name what the job needs with --env NAME";
+    let message = format!("the environment has {size}; a program can inherit at most {most}");
+    let help = "leave it out with --no-env, and pass what the job needs with --env NAME";
     Err(Problem::new(code::TOO_LARGE, "env", message).with_help(help).into())
 }
 
@@ -187,7 +187,7 @@ fn created(job: JobId, warnings: Vec<Problem>) -> Response {
     (StatusCode::CREATED, Json(SubmitReply { job: job.to_string(), warnings })).into_response()
 }
 
-/// The job as the core takes it, and what is odd about it.
+/// The job specification of a submission, and its warnings.
 async fn read(
     app: &App,
     who: &Caller,
@@ -211,7 +211,7 @@ async fn read(
         after.into_iter().map(|job| views::user_of(f, job)).collect::<Vec<_>>()
     };
     let waits_for = if spec.after.is_empty() { vec![] } else { app.engine.read(look).await? };
-    // Who waits for a job hears how it ended.
+    // A dependent job learns how its dependency ended, so a hidden job counts as unknown.
     if let Some((after, _)) = spec.after.iter().zip(waits_for).find(|(_, user)| app.hides(who, user)) {
         return Err(Problem { path: "after".into(), ..select::unknown_job(after.job.0) }.into());
     }
@@ -231,7 +231,7 @@ async fn preview(
         let (user, spec) = (user.clone(), spec.clone());
         move |f: &crate::replica::Reader<'_>| {
             f.policy().accept(f.cluster().view(), &spec)?;
-            // Decided in the whole state: limits count jobs that an excerpt leaves out.
+            // Decided in the whole state, because limits count jobs that the forecast's excerpt leaves out.
             let after: Vec<_> = spec.after.iter().map(|after| after.job).collect();
             let now = f.now();
             f.cluster().decide(Command::Submit { user, env: None, spec: spec.into() }, now)?;
@@ -272,7 +272,7 @@ async fn preview(
     })
 }
 
-/// The same if its first task that could start requested less.
+/// The same preview with smaller requests of its first task that could start.
 fn lesser(
     outlook: &ForecastInput,
     user: &str,

@@ -1,7 +1,7 @@
-//! Asking for replays, and how they stand.
+//! Starting replays and reading their progress and results.
 
-use super::answer::Refusal;
-use super::{App, By, Shared};
+use super::refusal::Refusal;
+use super::{App, AppState, CallerExtension};
 use crate::caller::Caller;
 use crate::convert;
 use axum::extract::rejection::JsonRejection;
@@ -12,21 +12,21 @@ use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{ReplayRequest, ReplayView};
 use warpyard_core::{PolicyChoice, PolicyDef, Rejection, Span};
 
-/// How many policies one replay compares.
+/// The most policies one replay compares.
 const POLICIES_AT_ONCE: usize = 12;
 
-/// How far back it goes unless it is said: as far as there is anything.
+/// The default range of a replay: all of the history.
 const ALL: Span = Span(u64::MAX / 4);
 
 pub(super) async fn begin(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     body: Result<Json<ReplayRequest>, JsonRejection>,
 ) -> Result<(StatusCode, Json<ReplayView>), Refusal> {
     let Json(ReplayRequest { policies, back }) = body?;
     may_replay(&app, &who)?;
     if policies.len() > POLICIES_AT_ONCE {
-        let message = format!("at most {POLICIES_AT_ONCE} policies are compared at once");
+        let message = format!("a replay compares at most {POLICIES_AT_ONCE} policies");
         return Err(Problem::new(code::TOO_LARGE, "policies", message).into());
     }
     let defs = app.policies;
@@ -43,14 +43,17 @@ pub(super) async fn begin(
     Ok((StatusCode::ACCEPTED, Json(view)))
 }
 
-pub(super) async fn list(State(app): Shared, Extension(who): By) -> Result<Json<Vec<ReplayView>>, Refusal> {
+pub(super) async fn list(
+    State(app): AppState,
+    Extension(who): CallerExtension,
+) -> Result<Json<Vec<ReplayView>>, Refusal> {
     may_replay(&app, &who)?;
     Ok(Json(app.replays.all()))
 }
 
 pub(super) async fn one(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
 ) -> Result<Json<ReplayView>, Refusal> {
     may_replay(&app, &who)?;
@@ -58,7 +61,7 @@ pub(super) async fn one(
     found.map(Json).ok_or_else(|| Refusal::new(404, code::NOT_FOUND, format!("there is no replay {id}")))
 }
 
-/// What comes of a replay tells of everyone's jobs.
+/// Refuses replays in private mode to those who may not see everyone's jobs, which a replay shows.
 fn may_replay(app: &App, who: &Caller) -> Result<(), Refusal> {
     if app.private() {
         who.must_be_admin("replay everyone's jobs")?;

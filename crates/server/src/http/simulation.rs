@@ -1,7 +1,7 @@
-//! How a simulation that is shown goes on: its clock, its speed, and whether it stands still.
+//! The progress of the simulation in the pages: its clock, its speed and whether it is paused.
 
-use super::answer::Refusal;
-use super::{App, By, Shared};
+use super::refusal::Refusal;
+use super::{App, AppState, CallerExtension};
 use crate::views;
 use axum::extract::State;
 use axum::extract::rejection::JsonRejection;
@@ -9,19 +9,19 @@ use axum::{Extension, Json};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{SimulationUpdate, SimulationView};
 
-/// The speeds it may have.
+/// The speeds a simulation may have.
 const SPEEDS: std::ops::RangeInclusive<f64> = 1e-3..=1e6;
 
-pub(super) async fn show(State(app): Shared) -> Result<Json<SimulationView>, Refusal> {
+pub(super) async fn show(State(app): AppState) -> Result<Json<SimulationView>, Refusal> {
     view(&app).map(Json)
 }
 
 pub(super) async fn set(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     body: Result<Json<SimulationUpdate>, JsonRejection>,
 ) -> Result<Json<SimulationView>, Refusal> {
-    who.must_be_admin("change how fast the simulation goes")?;
+    who.must_be_admin("change the speed of the simulation")?;
     view(&app)?;
     let Json(SimulationUpdate { speed, paused }) = body?;
     if let Some(speed) = speed.filter(|speed| !SPEEDS.contains(speed)) {
@@ -35,7 +35,7 @@ pub(super) async fn set(
 
 fn view(app: &App) -> Result<SimulationView, Refusal> {
     let (Some(simulation), Some(pace)) = (&app.simulation, app.engine.clock().pace()) else {
-        return Err(Refusal::new(404, code::NOT_FOUND, "this server runs jobs, it simulates none"));
+        return Err(Refusal::new(404, code::NOT_FOUND, "this server runs jobs and shows no simulation"));
     };
     Ok(SimulationView {
         now: views::time(app.engine.clock().now()),

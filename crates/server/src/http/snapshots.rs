@@ -1,7 +1,8 @@
-//! Snapshots: a manifest comes first, then whatever contents are not here yet, all as the caller's own.
+//! Uploads of snapshots: first the manifest, then the contents the server does not have yet, separately for each
+//! user.
 
-use super::answer::Refusal;
-use super::{App, By, Shared};
+use super::refusal::Refusal;
+use super::{App, AppState, CallerExtension};
 use crate::caller::Caller;
 use crate::replica::Reader;
 use crate::select;
@@ -30,7 +31,7 @@ impl App {
         Store::of(&snapshots_dir(&self.data), user)
     }
 
-    /// Ties a job to a snapshot of its user's that is all here.
+    /// Attaches a complete snapshot of its user to a job.
     pub(super) fn with_snapshot(
         &self,
         spec: &mut JobSpec,
@@ -41,14 +42,18 @@ impl App {
     ) -> Result<(), Refusal> {
         let Some(id) = snapshot else {
             return match wanted {
-                true => Err(Problem::new(code::NO_SNAPSHOT, "snapshot", "no snapshot was sent with the job")
-                    .with_help("send it to /v1/snapshots first; `warpyard submit` does")
-                    .into()),
+                true => Err(Problem::new(
+                    code::NO_SNAPSHOT,
+                    "snapshot",
+                    "the job requires a snapshot, but none was uploaded",
+                )
+                .with_help("send it to /v1/snapshots first; `warpyard submit` does")
+                .into()),
                 false => Ok(()),
             };
         };
         let Some(from) = from else {
-            return Err(Problem::new(code::BAD_SNAPSHOT, "workdir", "a snapshot is one of a workdir").into());
+            return Err(Problem::new(code::BAD_SNAPSHOT, "workdir", "a snapshot requires a workdir").into());
         };
         let manifest = self.snapshots(whose).manifest(&hash(&id)?)?;
         let (files, bytes) = (manifest.files(), manifest.bytes());
@@ -59,13 +64,13 @@ impl App {
 }
 
 impl App {
-    /// Refuses a snapshot that holds more than one may.
+    /// Refuses a snapshot above the size limit.
     fn may_hold(&self, manifest: &Manifest) -> Result<(), Refusal> {
         let (bytes, most) = (manifest.bytes(), self.snapshot_limit);
         if bytes > most {
-            let why = format!("{bytes} bytes are more than a snapshot may hold ({most})");
+            let why = format!("the snapshot has {bytes} bytes; at most {most} are allowed");
             let problem = Problem::new(code::BAD_SNAPSHOT, "", why);
-            return Err(problem.with_help("name what is not needed in .warpyardignore").into());
+            return Err(problem.with_help("exclude files that are not needed in .warpyardignore").into());
         }
         Ok(())
     }
@@ -86,14 +91,14 @@ impl From<StoreError> for Refusal {
     }
 }
 
-/// Under whose name a caller's snapshots are: nobody has those of another.
+/// The user whose store a caller's snapshots are in: users cannot see each other's.
 pub(super) fn whose(who: &Caller) -> String {
     who.name().unwrap_or_default().to_owned()
 }
 
 pub(super) async fn announce(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<SnapshotUpload>, Refusal> {
@@ -123,7 +128,7 @@ pub(super) async fn announce(
     Ok(Json(SnapshotUpload { snapshot: id.to_string(), missing, most_bytes }))
 }
 
-/// Refuses a snapshot that is more than its owner may have kept. Contents that are there already cost nothing more.
+/// Refuses a snapshot above its owner's quota. Contents that are there already cost nothing more.
 fn may_keep(store: &Store, manifest: &Manifest, name: &str, caps: &Caps) -> Result<(), Refusal> {
     let nothing = Manifest::default();
     let unlimited = caps.snapshots.is_none() && caps.snapshots_size.is_none();
@@ -131,10 +136,10 @@ fn may_keep(store: &Store, manifest: &Manifest, name: &str, caps: &Caps) -> Resu
         return Ok(());
     }
     let (count, bytes) = store.usage().map_err(Refusal::internal)?;
-    // Clients ask how much a snapshot may hold by announcing one of nothing.
+    // Clients learn the size limit by announcing an empty snapshot.
     let count = count - u64::from(store.announced(&nothing.id()).is_ok());
     let over = |message: String| {
-        let help = "snapshots go when their jobs have; cancel some, or submit without --snapshot";
+        let help = "a snapshot is deleted with its last job; cancel some, or submit without --snapshot";
         Err(Problem::new(code::OVER_LIMIT, "snapshot", message).with_help(help).into())
     };
     if let Some(most) = caps.snapshots.filter(|most| count >= *most) {
@@ -155,25 +160,25 @@ fn may_keep(store: &Store, manifest: &Manifest, name: &str, caps: &Caps) -> Resu
 }
 
 pub(super) async fn receive(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
     body: Body,
 ) -> Result<Json<SnapshotUpload>, Refusal> {
     let (store, hash) = (app.snapshots(&whose(&who)), hash(&id)?);
     let manifest = store.announced(&hash)?;
     let most_bytes = app.snapshot_limit;
-    let from = Arriving { body: body.into_data_stream(), rest: Bytes::new(), runtime: Handle::current() };
+    let from = UploadReader { body: body.into_data_stream(), rest: Bytes::new(), runtime: Handle::current() };
     let take = move || store.receive(&manifest, from).map(|()| store.missing(&manifest));
     let missing = tokio::task::spawn_blocking(take).await.map_err(Refusal::internal)??;
     let missing = missing.iter().map(ToString::to_string).collect();
     Ok(Json(SnapshotUpload { snapshot: id, missing, most_bytes }))
 }
 
-/// What is in the snapshot of a job, for its owner.
+/// The manifest of a job's snapshot, for its owner.
 pub(super) async fn of_job(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
 ) -> Result<Json<serde_json::Value>, Refusal> {
     let selector = select::parse(&id, &who)?;
@@ -197,14 +202,14 @@ pub(super) async fn of_job(
     Ok(Json(serde_json::to_value(manifest).map_err(Refusal::internal)?))
 }
 
-/// A body read as it arrives, on a thread that may wait.
-struct Arriving {
+/// A blocking reader over a request body as it arrives.
+struct UploadReader {
     body: BodyDataStream,
     rest: Bytes,
     runtime: Handle,
 }
 
-impl Read for Arriving {
+impl Read for UploadReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.rest.is_empty() {
             let body = &mut self.body;

@@ -1,9 +1,9 @@
-//! The way to the terminal a task runs in: a connection that, once the task runs, leads to its supervisor. What is said on
-//! it is theirs; the server only passes it on, and losing the server loses nothing but the way.
+//! Attaching to the terminal of a task: a connection that, once the task runs, leads to its supervisor. The server
+//! only relays it, so that a restarted server loses the connection and nothing else.
 
-use super::answer::Refusal;
 use super::jobs::which_log;
-use super::{App, By, Shared};
+use super::refusal::Refusal;
+use super::{App, AppState, CallerExtension};
 use crate::quota::QuotaPermit;
 use crate::replica::Reader;
 use crate::{select, views};
@@ -24,19 +24,19 @@ use warpyard_core::{AttemptId, TaskId, TaskState};
 use warpyard_session::{ATTEMPT_HEADER, MAX_CLIENTS, PROTOCOL};
 use warpyard_worker::supervise::AttemptDir;
 
-/// How soon to look again at a terminal that does not answer, though its task is said to run: it has just ended, or is
-/// about to begin.
+/// The delay before another attempt to connect to a terminal that does not answer although its task is running: it
+/// has just ended, or is about to start.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 pub(super) async fn attach(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
     mut request: Request,
 ) -> Result<Response, Refusal> {
     let asked = request.headers().get(UPGRADE).is_some_and(|to| to == PROTOCOL);
     let Some(upgrade) = request.extensions_mut().remove::<OnUpgrade>().filter(|_| asked) else {
-        let detail = format!("a terminal is reached by a connection that becomes one: Upgrade: {PROTOCOL}");
+        let detail = format!("attaching requires the header `Upgrade: {PROTOCOL}`");
         return Err(Refusal::new(426, code::BAD_REQUEST, detail));
     };
     let selector = select::parse(&id, &who)?;
@@ -79,19 +79,19 @@ async fn reach(app: &App, task: TaskId) -> Result<(AttemptId, UnixStream), Refus
     }
 }
 
-/// The attempt that runs, none while the task waits.
+/// The running attempt; `None` while the task waits.
 fn running(f: &Reader<'_>, task: TaskId) -> Result<Option<AttemptId>, Problem> {
     let ended = || {
         let message = format!("job {} has ended, and its terminal with it", task.job);
         Problem::new(code::WRONG_STATE, "", message)
-            .with_help(format!("`warpyard logs {}` prints what it printed", task.job))
+            .with_help(format!("`warpyard logs {}` prints its output", task.job))
     };
     let job = f.cluster().job(task.job).ok_or_else(ended)?;
     let (_, spec) = job.node(task.node).ok_or_else(ended)?;
     if spec.terminal.is_none() {
         let message = format!("job {} does not run in a terminal", task.job);
         return Err(Problem::new(code::NO_TERMINAL, "", message).with_help(format!(
-            "`warpyard logs -f {}` follows what it prints; `warpyard run --pty` gives a job a terminal",
+            "`warpyard logs -f {}` follows its output; `warpyard run --pty` gives a job a terminal",
             task.job
         )));
     }
@@ -110,6 +110,6 @@ fn connect(app: &App, attempt: AttemptId) -> io::Result<UnixStream> {
 
 async fn pass_on(upgrade: OnUpgrade, mut terminal: UnixStream, _until_it_ends: QuotaPermit<AttemptId>) {
     let Ok(caller) = upgrade.await else { return };
-    // Whichever side leaves, the other is told by the end of its connection.
+    // When either side closes, the other's connection ends too.
     let _either_left = copy_bidirectional(&mut TokioIo::new(caller), &mut terminal).await;
 }

@@ -102,7 +102,7 @@ async fn logins_that_cannot_be_read_keep_no_server_from_starting() {
 #[tokio::test]
 async fn every_endpoint_is_closed_and_every_change_of_a_login_needs_its_secret() {
     let server = server();
-    let (description, cookie) = (super::spec::openapi(), server.cookie());
+    let (description, cookie) = (super::openapi::openapi(), server.cookie());
     let paths = description["paths"].as_object().expect("a map");
     let described =
         paths.iter().flat_map(|(path, of)| of.as_object().expect("a map").keys().map(move |m| (path, m)));
@@ -280,12 +280,12 @@ async fn every_refusal_is_a_problem_with_a_code() {
     let server = server();
     let json = |request: axum::http::request::Builder| request.header(CONTENT_TYPE, "application/json");
     let asked = [
-        (empty(get("/v1/policy")), 405, "wrong-method", "this address does not answer to GET"),
+        (empty(get("/v1/policy")), 405, "wrong-method", "GET is not supported at this address"),
         (
             empty(get("/v1/jobs?limit=x")),
             400,
             "bad-request",
-            "what follows the ? cannot be read: limit: invalid digit",
+            "the query cannot be parsed: limit: invalid digit",
         ),
         (empty(get("/v1/nowhere")), 404, "not-found", "there is nothing at this address"),
         (empty(Request::get("/metrics")), 401, "unauthorised", "the token is missing or wrong; send"),
@@ -295,7 +295,7 @@ async fn every_refusal_is_a_problem_with_a_code() {
                 .expect("a request"),
             400,
             "bad-request",
-            "what was sent is not JSON: EOF",
+            "the body is not JSON: EOF",
         ),
     ];
     for (request, status, code, begins) in asked {

@@ -1,7 +1,7 @@
 //! Charts over time as SVG, small enough to be part of a page: lines, and heat strips of one row per device. Both span
 //! exactly the range asked for, whether or not there are samples for all of it. A script reads values off them.
 
-use super::words::text;
+use super::format::escape;
 use std::fmt::Write;
 
 /// The width of every plot, in the units of its view box.
@@ -106,7 +106,7 @@ impl Chart {
             let last = values.iter().rev().flatten().next().map(|v| short(*v)).unwrap_or_else(|| "–".into());
             let (path, area) = drawn(axis, moments, values, y);
             Line {
-                name: text(name),
+                name: escape(name),
                 class: format!("l{}", i % 6),
                 path,
                 area,
@@ -192,7 +192,7 @@ impl Heat {
         series: &[Series],
     ) -> Heat {
         let row = |(name, values): &Series| HeatRow {
-            name: text(name),
+            name: escape(name),
             cells: cells(axis, moments, values),
             values: joined(&values.iter().map(|v| v.map(f64::round)).collect::<Vec<_>>()),
             last: values.last().copied().flatten().map(|v| short(v.round())).unwrap_or_else(|| "–".into()),
@@ -217,7 +217,7 @@ fn cells(axis: &Axis, moments: &[i64], values: &[Option<f64>]) -> Vec<Cell> {
         let next = moments.get(i + 1).copied().filter(|next| !axis.gap(at, *next));
         let (x, end) = (axis.x(at), axis.x(next.unwrap_or(at + axis.step)));
         let shade = (value / 100.0 * SHADES).round().clamp(0.0, SHADES) as u8;
-        // What is small but not nothing is seen.
+        // A small value other than 0 gets a visible shade.
         let shade = if *value > 0.0 { shade.max(1) } else { shade };
         let tenth = |x: f64| (x * 10.0).round() / 10.0;
         match cells.last_mut() {

@@ -1,9 +1,9 @@
 //! The Cluster page: GPUs, workers and the queue over time, and which workers take tasks.
 
 use super::chart::{Axis, Chart, Heat, Series};
-use super::words::{moment, size, text};
-use super::{Chrome, Frame, NoPage, html};
-use crate::http::{By, Shared};
+use super::format::{escape, format_size, timestamp};
+use super::{Chrome, Frame, PageError, html};
+use crate::http::{AppState, CallerExtension};
 use crate::replica::Reader;
 use crate::store::{DeviceSample, HistoryError, Sample, WorkerSample, distance};
 use crate::views;
@@ -19,7 +19,7 @@ use warpyard_api::wire::{WorkerState, WorkerView};
 use warpyard_core::Time;
 use warpyard_worker::agent::Watched;
 
-/// Ranges to look back on: the word in the address, its name, its seconds, and the seconds between two labels.
+/// The time ranges: key in the address, title, seconds, and seconds between two labels.
 const SPANS: [(&str, &str, u64, u64); 4] = [
     ("10m", "10 minutes", 600, 120),
     ("1h", "1 hour", 3_600, 600),
@@ -27,14 +27,14 @@ const SPANS: [(&str, &str, u64, u64); 4] = [
     ("30d", "30 days", 2_592_000, 432_000),
 ];
 
-/// How many samples a chart is made of at most, about.
+/// The approximate number of samples of a chart.
 const POINTS: usize = 150;
 
-/// How many devices or workers have a strip of their own.
+/// The most devices or workers with a heat strip of their own.
 const ROWS: usize = 64;
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct ClusterQuery {
     #[serde(default)]
     span: String,
 }
@@ -43,7 +43,7 @@ pub(super) struct Asked {
 #[template(path = "cluster.html")]
 struct ClusterPage {
     chrome: Chrome,
-    workers: Vec<Machine>,
+    workers: Vec<WorkerRow>,
     charts: Vec<Chart>,
     heat: Vec<Heat>,
     axis: Axis,
@@ -54,8 +54,8 @@ struct ClusterPage {
     admin: bool,
 }
 
-/// A worker.
-struct Machine {
+/// A row of the table of workers.
+struct WorkerRow {
     name: String,
     word: &'static str,
     class: &'static str,
@@ -70,15 +70,15 @@ struct Machine {
 }
 
 pub(super) async fn page(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     headers: HeaderMap,
-    Query(asked): Query<Asked>,
-) -> Result<Response, NoPage> {
+    Query(query): Query<ClusterQuery>,
+) -> Result<Response, PageError> {
     let (frame, watched) = (Frame::of(&app, &headers), app.watched.clone());
     let draw = move |f: &Reader<'_>| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
-        ClusterPage::of(f, watched.as_deref(), &asked.span, frame, who.is_admin())
+        ClusterPage::of(f, watched.as_deref(), &query.span, frame, who.is_admin())
     };
     let page = app.engine.read(draw).await??;
     Ok(html(StatusCode::OK, &page))
@@ -96,10 +96,10 @@ impl ClusterPage {
         let ((_, _, seconds, tick), now) = (SPANS[at], f.now());
         let samples = f.history().samples(now, seconds, POINTS)?;
         let (step, every) = distance(seconds, POINTS);
-        let axis = Axis::ending(moment(now).as_millis(), seconds, tick, step * every);
+        let axis = Axis::ending(timestamp(now).as_millis(), seconds, tick, step * every);
         let (charts, heat) = drawn(&samples, &axis);
         Ok(ClusterPage {
-            workers: views::workers(f.cluster(), watched).into_iter().map(machine).collect(),
+            workers: views::workers(f.cluster(), watched).into_iter().map(worker_row).collect(),
             begun: !samples.is_empty(),
             charts,
             utilisation: samples.iter().any(|(_, s)| s.devices.iter().any(|d| d.busy.is_some())),
@@ -112,30 +112,30 @@ impl ClusterPage {
     }
 }
 
-fn machine(view: WorkerView) -> Machine {
+fn worker_row(view: WorkerView) -> WorkerRow {
     let (word, class) = match view.state {
         WorkerState::Up => ("up", "free"),
         WorkerState::Draining => ("draining", "foreign"),
         WorkerState::Lost => ("lost", "gone"),
     };
-    Machine {
-        name: text(&view.id),
+    WorkerRow {
+        name: escape(&view.id),
         word,
         class,
         cpus: format!("{} of {}", MilliCpus(view.used_cpus.0), MilliCpus(view.cpus.0)),
         cpus_used: view.busy_cpus.map_or("–".into(), |busy| format!("{:.1}", f64::from(busy.0) / 1000.0)),
-        memory: format!("{} of {}", size(view.used_memory_bytes), size(view.memory_bytes)),
-        memory_used: view.memory_in_use_bytes.map_or("–".into(), size),
+        memory: format!("{} of {}", format_size(view.used_memory_bytes), format_size(view.memory_bytes)),
+        memory_used: view.memory_in_use_bytes.map_or("–".into(), format_size),
         gpus: view.gpus,
         running: view.running,
-        version: text(&view.version),
+        version: escape(&view.version),
         drained: view.state == WorkerState::Draining,
     }
 }
 
-/// Line charts and heat strips of what was sampled.
+/// Line charts and heat strips of the samples.
 fn drawn(samples: &[(Time, Sample)], axis: &Axis) -> (Vec<Chart>, Vec<Heat>) {
-    let moments: Vec<i64> = samples.iter().map(|(at, _)| moment(*at).as_millis()).collect();
+    let moments: Vec<i64> = samples.iter().map(|(at, _)| timestamp(*at).as_millis()).collect();
     let series = |name: &str, of: &dyn Fn(&Sample) -> Option<f64>| {
         (name.to_owned(), samples.iter().map(|(_, s)| of(s)).collect::<Vec<_>>())
     };
@@ -165,7 +165,7 @@ fn drawn(samples: &[(Time, Sample)], axis: &Axis) -> (Vec<Chart>, Vec<Heat>) {
         ("CPU", ABOUT, both(per_worker(&|w| w.cpus_used), per_worker(&|w| Some(w.cpus)))),
         ("Memory", ABOUT, both(per_worker(&|w| w.memory_used), per_worker(&|w| Some(w.memory)))),
     ];
-    // What nobody measures has no strip.
+    // Values that no device reports get no strip.
     let measured = |(_, values): &Series| values.iter().any(Option::is_some);
     let strips = strips.map(|(title, about, all)| (title, about, all.into_iter().filter(measured).collect()));
     let strips = strips.into_iter().filter(|(_, _, all): &(_, _, Vec<Series>)| !all.is_empty());
@@ -175,14 +175,14 @@ fn drawn(samples: &[(Time, Sample)], axis: &Axis) -> (Vec<Chart>, Vec<Heat>) {
 
 const ABOUT: &str = "used by all processes on the machine, and reserved by tasks";
 
-/// What is used of each worker above what is reserved of it.
+/// Heat strips of what is used of each worker above those of what is reserved.
 fn both(used: Vec<Series>, reserved: Vec<Series>) -> Vec<Series> {
     let named = |(name, values): Series, what: &str| (format!("{name} {what}"), values);
     let pairs = used.into_iter().zip(reserved);
     pairs.flat_map(|(used, reserved)| [named(used, "used"), named(reserved, "reserved")]).collect()
 }
 
-/// The names of all devices or workers that were sampled, as many as have a row.
+/// The names of all devices or workers in the samples, as many as have a row.
 fn ids<'s, I: Iterator<Item = &'s String>>(
     samples: &'s [(Time, Sample)],
     of: impl Fn(&'s Sample) -> I,

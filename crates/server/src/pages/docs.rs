@@ -1,7 +1,7 @@
-//! The interface described for people, from the same description programs have.
+//! The HTTP API page: the OpenAPI document for people.
 
-use super::{Chrome, Frame, NoPage, html};
-use crate::http::{Shared, described_paths, openapi};
+use super::{Chrome, Frame, PageError, html};
+use crate::http::{AppState, described_paths, openapi};
 use askama::Template;
 use askama::filters::HtmlSafe;
 use axum::extract::State;
@@ -14,32 +14,32 @@ use std::sync::LazyLock;
 #[template(path = "docs.html")]
 struct Docs {
     chrome: Chrome,
-    text: &'static Text,
+    text: &'static ApiDocs,
 }
 
-/// All that is said; the same for as long as the program is.
-static TEXT: LazyLock<Text> = LazyLock::new(|| Text::of(&openapi()));
+/// The content of the page, which is the same for the life of the process.
+static TEXT: LazyLock<ApiDocs> = LazyLock::new(|| ApiDocs::of(&openapi()));
 
-struct Text {
+struct ApiDocs {
     about: Prose,
-    calls: Vec<Call>,
-    forms: Vec<Form>,
+    calls: Vec<Operation>,
+    forms: Vec<SchemaDocs>,
     codes: Vec<(String, Prose)>,
 }
 
-/// Something that can be asked.
-struct Call {
+/// An operation of the API.
+struct Operation {
     id: String,
     method: String,
     path: String,
     about: Prose,
     fields: Vec<Field>,
-    takes: Option<Kind>,
-    answers: Vec<(String, Prose, Option<Kind>)>,
+    takes: Option<TypeLink>,
+    answers: Vec<(String, Prose, Option<TypeLink>)>,
 }
 
-/// A type's fields.
-struct Form {
+/// A type and its fields.
+struct SchemaDocs {
     name: String,
     about: Prose,
     fields: Vec<Field>,
@@ -49,37 +49,44 @@ struct Form {
 struct Field {
     name: String,
     place: &'static str,
-    kind: Kind,
+    kind: TypeLink,
     needed: bool,
     about: Prose,
 }
 
-/// What a value is, and where that is described.
-struct Kind {
+/// The type of a value, linked to its description where it has one.
+#[derive(Template)]
+#[template(
+    source = r##"{% if let Some(form) = form %}<a href="#form-{{ form }}">{{ words }}</a>{% else %}{{ words }}{% endif %}"##,
+    ext = "html"
+)]
+struct TypeLink {
     words: String,
     form: Option<String>,
 }
 
-pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
+impl HtmlSafe for TypeLink {}
+
+pub(super) async fn page(State(app): AppState, headers: HeaderMap) -> Result<Response, PageError> {
     let frame = Frame::of(&app, &headers);
     let chrome = app.engine.read(move |f| Chrome::of(f, "HTTP API", "docs", frame)).await?;
     Ok(html(StatusCode::OK, &Docs { chrome, text: &TEXT }))
 }
 
-impl Text {
-    fn of(spec: &Value) -> Text {
+impl ApiDocs {
+    fn of(spec: &Value) -> ApiDocs {
         let mut calls = Vec::new();
         for (path, methods) in spec["paths"].as_object().into_iter().flatten() {
             for (method, operation) in methods.as_object().into_iter().flatten() {
                 calls.push(call(path, method, operation));
             }
         }
-        // As they are described, which begins with what is asked most.
+        // In the order of the endpoint table, which begins with the most common.
         let order = described_paths();
         calls.sort_by_key(|call| order.iter().position(|path| *path == call.path));
         let forms = spec["components"]["schemas"].as_object().into_iter().flatten();
         let code = |c: &Value| (words(&c["code"]), prose(&c["meaning"]));
-        Text {
+        ApiDocs {
             about: prose(&spec["info"]["description"]),
             calls,
             forms: forms.map(|(name, form)| described(name, form)).collect(),
@@ -88,7 +95,7 @@ impl Text {
     }
 }
 
-/// Running text; what stands between backticks is code.
+/// Running text, in which backticks mark code.
 #[derive(Template)]
 #[template(
     ext = "html",
@@ -108,7 +115,7 @@ fn words(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn call(path: &str, method: &str, operation: &Value) -> Call {
+fn call(path: &str, method: &str, operation: &Value) -> Operation {
     let field = |p: &Value| Field {
         name: words(&p["name"]),
         place: match p["in"].as_str() {
@@ -130,7 +137,7 @@ fn call(path: &str, method: &str, operation: &Value) -> Call {
         })
     };
     let answers = operation["responses"].as_object().into_iter().flatten().filter(|(s, _)| *s != "default");
-    Call {
+    Operation {
         id: words(&operation["operationId"]),
         method: method.to_uppercase(),
         path: path.to_owned(),
@@ -143,7 +150,7 @@ fn call(path: &str, method: &str, operation: &Value) -> Call {
     }
 }
 
-fn described(name: &str, form: &Value) -> Form {
+fn described(name: &str, form: &Value) -> SchemaDocs {
     let needed: Vec<_> =
         form["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let field = |(name, field): (&String, &Value)| Field {
@@ -155,7 +162,7 @@ fn described(name: &str, form: &Value) -> Form {
     };
     let one_of = form["oneOf"].as_array().into_iter().flatten();
     let words_of = form["enum"].as_array().into_iter().flatten().chain(one_of.filter_map(|o| o.get("const")));
-    Form {
+    SchemaDocs {
         name: name.to_owned(),
         about: prose(&form["description"]),
         fields: form["properties"].as_object().into_iter().flatten().map(field).collect(),
@@ -163,15 +170,15 @@ fn described(name: &str, form: &Value) -> Form {
     }
 }
 
-fn kind(schema: &Value) -> Kind {
+fn kind(schema: &Value) -> TypeLink {
     let form = |s: &Value| s["$ref"].as_str().and_then(|r| r.rsplit('/').next()).map(str::to_owned);
-    let plain = |words: String| Kind { words, form: None };
+    let plain = |words: String| TypeLink { words, form: None };
     if let Some(name) = form(schema) {
-        return Kind { words: name.clone(), form: Some(name) };
+        return TypeLink { words: name.clone(), form: Some(name) };
     }
     if schema["type"] == "array" {
         let of = kind(&schema["items"]);
-        return Kind { words: format!("list of {}", of.words), form: of.form };
+        return TypeLink { words: format!("list of {}", of.words), form: of.form };
     }
     if let Some(choices) = schema["anyOf"].as_array() {
         let real: Vec<_> = choices.iter().filter(|c| c["type"] != "null").collect();

@@ -1,12 +1,12 @@
 //! The Finished page: jobs that ended, the latest first, with how they ended and what they used.
 
+use super::format::{TimeSpan, TruncatedText, escape, format_devices, timestamp};
 use super::job::{attempt_name, how_ended};
 use super::palette::{Person, UserColours};
 use super::rows::{Badge, NAME, USER, mode, scope};
-use super::table::{Asked, Column, Head};
-use super::words::{Moment, Named, moment, places, text};
-use super::{Chrome, Frame, NoPage, html};
-use crate::http::Shared;
+use super::table::{Column, Head, TableQuery};
+use super::{Chrome, Frame, PageError, html};
+use crate::http::AppState;
 use crate::store::{AttemptRow, HistoryError, HistoryStore};
 use crate::why::needs_in_brief;
 use askama::Template;
@@ -17,25 +17,25 @@ use warpyard_api::wire::Outcome;
 use warpyard_core::Time;
 use warpyard_core::spec::Needs;
 
-/// How many rows a page has.
+/// Rows on a page.
 const ROWS: usize = 50;
 
-/// How far back one can turn pages; further back there is the search.
+/// The last page that can be turned to; further back there is the search.
 const PAGES: usize = 1_000;
 
 const COLUMNS: [Column; 17] = [
     Column::number("number", "").choosable(false),
-    Column::words("outcome", "outcome"),
-    Column::words("job", "name"),
-    Column::words("user", "user"),
+    Column::text("outcome", "outcome"),
+    Column::text("job", "name"),
+    Column::text("user", "user"),
     Column::number("exit code", "").choosable(true),
-    Column::words("reason", "").choosable(true),
+    Column::text("reason", "").choosable(true),
     Column::number("priority", "priority").choosable(false),
     Column::number("tasks", "tasks").choosable(true),
-    Column::words("needed", "").choosable(true),
-    Column::words("mode", "").choosable(false),
-    Column::words("scope", "").choosable(false),
-    Column::words("on", "").choosable(true),
+    Column::text("needed", "").choosable(true),
+    Column::text("mode", "").choosable(false),
+    Column::text("scope", "").choosable(false),
+    Column::text("on", "").choosable(true),
     Column::number("submitted", "submitted").choosable(false),
     Column::number("waited", "waited").choosable(true),
     Column::number("ran", "ran").choosable(true),
@@ -43,15 +43,15 @@ const COLUMNS: [Column; 17] = [
     Column::number("ended", "ended").choosable(true),
 ];
 
-/// How something that is over may have ended.
+/// The outcomes of a job.
 const STATES: [&str; 6] = ["succeeded", "failed", "timed-out", "cancelled", "lost", "skipped"];
 
 #[derive(Template)]
 #[template(path = "finished.html")]
 struct Finished {
     chrome: Chrome,
-    rows: Vec<Over>,
-    asked: Asked,
+    rows: Vec<FinishedRow>,
+    query: TableQuery,
     heads: Vec<Head>,
     users: Vec<String>,
     states: &'static [&'static str],
@@ -60,65 +60,65 @@ struct Finished {
     next: Option<usize>,
 }
 
-/// A job that is over.
-struct Over {
-    /// Its place among all that are shown, page after page.
+/// A row: a job that has ended.
+struct FinishedRow {
+    /// The row's number over all pages.
     place: usize,
     job: String,
-    name: Named,
+    name: TruncatedText,
     user: Person,
     project: String,
     badge: Badge,
     /// The exit code of the attempt that failed last, or 0 where all succeeded; a dash where none exited.
     exit_code: String,
     /// Why it failed; empty where it succeeded.
-    reason: Named,
+    reason: TruncatedText,
     priority: i64,
     tasks: u64,
-    /// What its tasks asked for.
+    /// The resources its tasks requested.
     needs: String,
     mode: &'static str,
     scope: String,
-    /// Where its last attempts were.
+    /// The devices of its last attempts.
     on: String,
-    registered: Moment,
-    waited: Option<Moment>,
-    ran: Option<Moment>,
+    submitted: TimeSpan,
+    waited: Option<TimeSpan>,
+    ran: Option<TimeSpan>,
     gpu_hours: String,
-    ended: Option<Moment>,
+    ended: Option<TimeSpan>,
 }
 
 pub(super) async fn page(
-    State(app): Shared,
+    State(app): AppState,
     headers: HeaderMap,
-    Query(asked): Query<Asked>,
-) -> Result<Response, NoPage> {
+    Query(query): Query<TableQuery>,
+) -> Result<Response, PageError> {
     let frame = Frame::of(&app, &headers);
     let (colours, now) = (frame.colours.clone(), app.engine.clock().now());
-    // A search may take long, and holds up nobody while it does not have the state.
-    let found = app.engine.read_history(move |history| Finished::of(history, asked, &colours, now)).await??;
+    // A search may take long, so it runs on the history alone and holds no lock on the state.
+    let found = app.engine.read_history(move |history| Finished::of(history, query, &colours, now)).await??;
     let chrome = app.engine.read(move |f| Chrome::of(f, "Finished", "finished", frame)).await?;
     Ok(html(StatusCode::OK, &found(chrome)))
 }
 
 impl Finished {
-    /// What the page shows; the page, given what is around it.
+    /// Reads the rows of the page; the page itself, given its frame.
     fn of(
         history: &dyn HistoryStore,
-        asked: Asked,
+        query: TableQuery,
         colours: &UserColours,
         now: Time,
     ) -> Result<impl FnOnce(Chrome) -> Finished + use<>, HistoryError> {
-        let (now, at) = (moment(now), asked.page.clamp(1, PAGES));
-        let user = Some(asked.user.as_str()).filter(|u| !u.is_empty());
+        let (now, at) = (timestamp(now), query.page.clamp(1, PAGES));
+        let user = Some(query.user.as_str()).filter(|u| !u.is_empty());
         let found =
-            history.finished(user, &asked.state, asked.q.trim(), asked.order(), (at - 1) * ROWS, ROWS + 1)?;
+            history.finished(user, &query.state, query.q.trim(), query.order(), (at - 1) * ROWS, ROWS + 1)?;
         let more = found.len() > ROWS;
         let mut rows = Vec::new();
         for (place, job) in ((at - 1) * ROWS + 1..).zip(found.into_iter().take(ROWS)) {
             let on = history.attempts_lately(job.job, 4)?.into_iter().map(|a| (a.worker, a.devices));
-            let on = places(on);
-            let (started, ended) = (job.started.map(moment), job.finished.map(moment));
+            let on = format_devices(on);
+            let (started, ended) = (job.started.map(timestamp), job.finished.map(timestamp));
             let outcome = job.outcome.as_deref().and_then(crate::views::outcome_of_word);
             let (exit_code, reason) = match outcome {
                 Some(Outcome::Succeeded) => ("0".into(), String::new()),
@@ -126,44 +126,44 @@ impl Finished {
             };
             let gpu_hours = history.gpu_seconds_of(job.job)? / 3600.0;
             let with_gpu = job.needs.iter().find(|needs| needs.gpus > 0);
-            rows.push(Over {
+            rows.push(FinishedRow {
                 place,
                 job: job.job.to_string(),
-                name: Named::of(&job.name, NAME),
+                name: TruncatedText::of(&job.name, NAME),
                 user: colours.person(&job.user, USER),
-                project: text(job.project.as_deref().unwrap_or_default()),
+                project: escape(job.project.as_deref().unwrap_or_default()),
                 badge: Badge::ended(outcome.unwrap_or(Outcome::Lost)),
                 exit_code,
-                reason: Named::of(&reason, REASON),
+                reason: TruncatedText::of(&reason, REASON),
                 priority: job.priority,
                 tasks: job.tasks,
                 needs: needs_of(&job.needs),
                 mode: with_gpu.map(mode).unwrap_or_default(),
                 scope: with_gpu.map(scope).unwrap_or_default(),
                 on,
-                registered: Moment::since(moment(job.submitted), now),
-                waited: started.map(|s| Moment::lasted(moment(job.submitted), s)),
-                ran: started.zip(ended).map(|(s, e)| Moment::lasted(s, e)),
+                submitted: TimeSpan::since(timestamp(job.submitted), now),
+                waited: started.map(|s| TimeSpan::lasted(timestamp(job.submitted), s)),
+                ran: started.zip(ended).map(|(s, e)| TimeSpan::lasted(s, e)),
                 gpu_hours: hours(gpu_hours),
-                ended: ended.map(|e| Moment::since(e, now)),
+                ended: ended.map(|e| TimeSpan::since(e, now)),
             });
         }
         let users = history.users()?;
         Ok(move |chrome| Finished {
             chrome,
             rows,
-            users: users.iter().map(|u| text(u)).collect(),
-            filtered: asked.is_filtered(),
-            heads: asked.heads(&COLUMNS),
+            users: users.iter().map(|u| escape(u)).collect(),
+            filtered: query.is_filtered(),
+            heads: query.heads(&COLUMNS),
             states: &STATES,
             previous: (at > 1).then(|| at - 1),
             next: more.then_some(at + 1),
-            asked: asked.harmless(at),
+            query: query.escaped(at),
         })
     }
 }
 
-/// How much of a reason a row shows.
+/// The most characters of a reason in a row.
 const REASON: usize = 80;
 
 /// The exit code and the reason of a job that did not succeed, from the attempt that failed last.
@@ -186,7 +186,7 @@ fn hours(hours: f64) -> String {
     }
 }
 
-/// What the tasks of a job asked for: the first kinds of it.
+/// The resources that the tasks of a job requested, each combination once and only the first few.
 fn needs_of(kinds: &[Needs]) -> String {
     let mut all = Vec::new();
     for words in kinds.iter().map(needs_in_brief) {
@@ -197,7 +197,7 @@ fn needs_of(kinds: &[Needs]) -> String {
     if all.len() > 2 {
         all.splice(2.., ["…".into()]);
     }
-    text(&all.join("; "))
+    escape(&all.join("; "))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! A job's graph as a picture: each task right of all it waits for, each near those it waits for.
+//! A job's graph as a picture: each task to the right of all it depends on, and near them.
 
+use super::format::escape_truncated;
 use super::rows::Badge;
-use super::words::short_text;
 
 const WIDTH: u32 = 184;
 const HEIGHT: u32 = 54;
@@ -9,16 +9,16 @@ const GAP_X: u32 = 56;
 const GAP_Y: u32 = 16;
 const EDGE: u32 = 4;
 
-/// How many tasks are drawn; a picture of more would show nothing.
+/// The most tasks that are drawn; with more, nothing could be told apart.
 const MOST: usize = 120;
 
 /// A task to draw.
 pub(super) struct Item {
     pub(super) name: String,
     pub(super) badge: Badge,
-    /// For an array: how many of its tasks are over, of how many.
+    /// For an array, how many of its tasks have ended, and how many there are.
     pub(super) done: Option<(u64, u64)>,
-    /// The places of those it waits for.
+    /// The indices of the tasks it depends on.
     pub(super) after: Vec<usize>,
 }
 
@@ -27,13 +27,13 @@ pub(super) struct Graph {
     pub(super) width: u32,
     pub(super) height: u32,
     pub(super) boxes: Vec<Drawn>,
-    /// Paths from box to box.
+    /// The paths of the edges.
     pub(super) edges: Vec<String>,
-    /// In words, for whoever cannot see it.
+    /// A description for screen readers.
     pub(super) words: String,
 }
 
-/// A task drawn.
+/// A box of the picture.
 pub(super) struct Drawn {
     pub(super) name: String,
     pub(super) short: String,
@@ -41,7 +41,7 @@ pub(super) struct Drawn {
     pub(super) x: u32,
     pub(super) y: u32,
     pub(super) line: String,
-    /// How far an array is, in pixels of the box.
+    /// The progress of an array, in pixels of the box.
     pub(super) progress: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ impl Drawn {
     }
 }
 
-/// Draws a graph; none for a single task or too many.
+/// Draws a graph; `None` for a single task or too many.
 pub(super) fn draw(items: &[Item]) -> Option<Graph> {
     if items.len() < 2 || items.len() > MOST {
         return None;
@@ -91,10 +91,10 @@ pub(super) fn draw(items: &[Item]) -> Option<Graph> {
     let edges =
         items.iter().enumerate().flat_map(|(to, item)| item.after.iter().map(move |&from| (from, to)));
     let words = |item: &Item| match &item.after[..] {
-        [] => format!("{} {}", item.name, item.badge.said()),
+        [] => format!("{} {}", item.name, item.badge.label()),
         after => {
             let names: Vec<_> = after.iter().map(|&a| items[a].name.as_str()).collect();
-            format!("{} {}, after {}", item.name, item.badge.said(), names.join(" and "))
+            format!("{} {}, after {}", item.name, item.badge.label(), names.join(" and "))
         }
     };
     Some(Graph {
@@ -108,13 +108,13 @@ pub(super) fn draw(items: &[Item]) -> Option<Graph> {
 
 fn drawn(item: &Item, x: u32, y: u32) -> Drawn {
     let line = match item.done {
-        Some((done, of)) => format!("{} · {done}/{of} done", item.badge.said()),
-        None => item.badge.said(),
+        Some((done, of)) => format!("{} · {done}/{of} done", item.badge.label()),
+        None => item.badge.label(),
     };
     let full = u64::from(WIDTH - 28);
     Drawn {
         name: item.name.clone(),
-        short: short_text(&item.name, 18),
+        short: escape_truncated(&item.name, 18),
         badge: item.badge,
         x,
         y,
@@ -123,10 +123,10 @@ fn drawn(item: &Item, x: u32, y: u32) -> Drawn {
     }
 }
 
-/// Which tasks stand in which column, from top to bottom.
+/// The tasks of each column, from top to bottom.
 fn columns(items: &[Item]) -> Vec<Vec<usize>> {
     let mut depth = vec![0usize; items.len()];
-    // A job's graph has no cycle; as many rounds as tasks settle it, and usually two do.
+    // A job's graph has no cycle: as many rounds as tasks settle it, and usually two do.
     for _ in 0..items.len() {
         let mut settled = true;
         for (i, item) in items.iter().enumerate() {

@@ -1,15 +1,17 @@
-//! One job: its graph, its tasks, its attempts over time, what it asked for against what it used, what it printed, and
-//! in words why it waits or how it ended.
+//! The page of one job: its graph, tasks, attempts over time, requested against used resources, output, and in words
+//! why it waits or how it ended.
 
+use super::format::{
+    TimeSpan, escape, escape_truncated, format_devices, format_size, format_span, percent, timestamp,
+};
 use super::graph::{self, Graph, Item};
 use super::palette::Person;
 use super::rows::Badge;
 use super::table::encoded;
-use super::words::{Moment, format_span, moment, percent, places, short_text, size, text};
-use super::{Chrome, Frame, NoPage, html, log};
+use super::{Chrome, Frame, PageError, html, log};
 use crate::caller::Caller;
 use crate::http::jobs::first_open;
-use crate::http::{By, Shared};
+use crate::http::{AppState, CallerExtension};
 use crate::replica::Reader;
 use crate::store::AttemptRow;
 use crate::{outcome_text, select, views, why};
@@ -21,24 +23,26 @@ use axum::response::Response;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use warpyard_api::quantity::MilliCpus;
-use warpyard_api::wire::{JobView, Outcome, ProgramView, StartRange, State as Standing, TaskView, Timestamp};
+use warpyard_api::wire::{
+    JobView, Outcome, ProgramView, StartRange, State as TaskState, TaskView, Timestamp,
+};
 use warpyard_core::command::TaskSelector;
 use warpyard_core::spec::TaskSpec;
 use warpyard_core::{JobId, NodeId, TaskId, Time};
 use warpyard_worker::agent::Layout;
 
-/// How many attempts the page draws.
+/// The most attempts on the timeline.
 const ATTEMPTS: usize = 16;
 
-/// How many it looks at.
-const LOOKED_AT: u32 = 200;
+/// The most attempts that are read from the history.
+const ATTEMPTS_READ: u32 = 200;
 
-/// How many tasks it lists.
+/// The most tasks in the list.
 const TASKS: usize = 100;
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Asked {
-    /// Whose output is wanted.
+pub(super) struct JobQuery {
+    /// The task whose output is shown.
     task: Option<String>,
     index: Option<u32>,
 }
@@ -53,35 +57,35 @@ struct JobPage {
     project: String,
     priority: i64,
     badge: Badge,
-    submitted: Moment,
-    ran: Option<Moment>,
-    /// Until the first running task reaches its timeout.
-    left: Option<Moment>,
-    ended: Option<Moment>,
+    submitted: TimeSpan,
+    ran: Option<TimeSpan>,
+    /// The time until the first running task reaches its timeout.
+    left: Option<TimeSpan>,
+    ended: Option<TimeSpan>,
     done: u64,
     total: u64,
-    /// Why it waits, or how it ended, a sentence each.
+    /// Why it waits or how it ended, one sentence each.
     reasons: Vec<String>,
     went_wrong: bool,
-    expected: Option<Moment>,
-    /// Why no start can be named, or what it hinges on.
+    expected: Option<TimeSpan>,
+    /// Why no start can be predicted, or what a wide range depends on.
     expected_reason: String,
-    /// When it is due, and whether that was missed.
+    /// The deadline, and whether it was missed.
     deadline: String,
     graph: Option<Graph>,
-    tasks: Vec<Line>,
+    tasks: Vec<TaskRow>,
     more_tasks: usize,
-    attempts: Vec<Bar>,
+    attempts: Vec<AttemptBar>,
     more_attempts: usize,
-    usage: Vec<Asking>,
-    /// What tasks run, and in what environment; nothing of others' jobs.
-    runs: Vec<Runs>,
-    log: Option<Printed>,
-    can: Can,
+    usage: Vec<UsageRow>,
+    /// The programs of its tasks with their environments; empty for others' jobs.
+    runs: Vec<Program>,
+    log: Option<LogExcerpt>,
+    can: AllowedActions,
 }
 
-/// What can be done to a job as it is.
-struct Can {
+/// The actions that the caller may take on the job in its present state.
+struct AllowedActions {
     attach: bool,
     cancel: bool,
     retry: bool,
@@ -94,18 +98,18 @@ struct Can {
     prioritise: bool,
 }
 
-/// What a task runs.
-struct Runs {
+/// The program of a task.
+struct Program {
     task: String,
     command: String,
     workdir: String,
     env: Vec<(String, String)>,
-    /// What it has of the environment it was submitted from.
+    /// The environment it inherited at submission.
     inherited: Vec<(String, String)>,
 }
 
-/// A task in the list.
-struct Line {
+/// A row of the list of tasks.
+struct TaskRow {
     name: String,
     badge: Badge,
     counts: String,
@@ -114,19 +118,19 @@ struct Line {
 }
 
 /// An attempt on the timeline.
-struct Bar {
+struct AttemptBar {
     task: String,
     number: u32,
     place: String,
     badge: Badge,
     x: f64,
     width: f64,
-    took: Option<Moment>,
+    took: Option<TimeSpan>,
     how: String,
 }
 
-/// Something asked for, and what was used of it.
-struct Asking {
+/// A requested resource and how much of it was used.
+struct UsageRow {
     task: String,
     what: &'static str,
     asked: String,
@@ -135,8 +139,8 @@ struct Asking {
     over: bool,
 }
 
-/// The end of a log.
-struct Printed {
+/// The end of an attempt's output.
+struct LogExcerpt {
     task: String,
     number: u32,
     key: String,
@@ -148,32 +152,32 @@ struct Printed {
 }
 
 pub(super) async fn page(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     headers: HeaderMap,
     Path(id): Path<String>,
-    Query(asked): Query<Asked>,
-) -> Result<Response, NoPage> {
+    Query(asked): Query<JobQuery>,
+) -> Result<Response, PageError> {
     let (forecasts, layout, frame) = (app.forecasts.clone(), app.layout.clone(), Frame::of(&app, &headers));
     let selector = select::parse(&id, &who)?;
     let look = move |f: &Reader<'_>| {
         let number = select::job_number(f.cluster(), &selector)?;
-        let view = whole(f, number, &who)?;
+        let view = job_view(f, number, &who)?;
         let waiting =
-            first_open(f.cluster(), TaskSelector::Job(number)).filter(|_| view.state == Standing::Ready);
+            first_open(f.cluster(), TaskSelector::Job(number)).filter(|_| view.state == TaskState::Ready);
         let forecast = waiting.map(|task| (task, forecasts.latest_for(task)));
         let expected = forecast.as_ref().and_then(|(task, forecast)| forecast.of(*task));
         let expected = expected.map(|start| start.told(|_| false));
-        let mut attempts = f.history().attempts_lately(number, LOOKED_AT)?;
+        let mut attempts = f.history().attempts_lately(number, ATTEMPTS_READ)?;
         attempts.sort_by_key(|a| (a.placed, a.attempt));
         views::as_seen_by(&who, &mut attempts);
         let mine = who.owns(&view.user);
-        Ok::<_, NoPage>(JobPage::of(f, number, view, &attempts, expected, &asked, frame, &layout, mine))
+        Ok::<_, PageError>(JobPage::of(f, number, view, &attempts, expected, &asked, frame, &layout, mine))
     };
     Ok(html(StatusCode::OK, &app.engine.read(look).await??))
 }
 
-fn whole(f: &Reader<'_>, number: JobId, who: &Caller) -> Result<JobView, NoPage> {
+fn job_view(f: &Reader<'_>, number: JobId, who: &Caller) -> Result<JobView, PageError> {
     if let Some(job) = f.cluster().job(number) {
         return Ok(views::listed(f, job, None, who));
     }
@@ -191,13 +195,13 @@ impl JobPage {
         view: JobView,
         attempts: &[AttemptRow],
         expected: Option<(Option<StartRange>, Option<String>)>,
-        asked: &Asked,
+        asked: &JobQuery,
         frame: Frame,
         layout: &Layout,
         mine: bool,
     ) -> JobPage {
         let at = f.now();
-        let now = moment(at);
+        let now = timestamp(at);
         let job = f.cluster().job(id);
         let specs = job.map(|j| &j.spec.tasks[..]).unwrap_or_default();
         let went_wrong = view.outcome.is_some_and(|o| o != Outcome::Succeeded);
@@ -205,35 +209,41 @@ impl JobPage {
         let (range, reason) = expected.unwrap_or_default();
         JobPage {
             job: id.to_string(),
-            name: text(&view.name),
+            name: escape(&view.name),
             user: frame.colours.person(&view.user, 60),
-            project: text(view.project.as_deref().unwrap_or_default()),
+            project: escape(view.project.as_deref().unwrap_or_default()),
             priority: view.priority,
             badge: Badge::of(view.state, view.outcome),
-            submitted: Moment::since(view.submitted_at, now),
+            submitted: TimeSpan::since(view.submitted_at, now),
             ran: started.map(|s| match view.ended_at {
-                Some(e) => Moment::lasted(s, e),
-                None => Moment::since(s, now),
+                Some(e) => TimeSpan::lasted(s, e),
+                None => TimeSpan::since(s, now),
             }),
-            left: time_left(attempts).map(|end| Moment::until(moment(end), now)),
-            ended: view.ended_at.map(|e| Moment::since(e, now)),
+            left: time_left(attempts).map(|end| TimeSpan::until(timestamp(end), now)),
+            ended: view.ended_at.map(|e| TimeSpan::since(e, now)),
             done: view.counts.done,
             total: view.counts.total(),
             reasons: reasons(f, id, &view, attempts, at),
             went_wrong,
-            expected: range.map(|range| Moment::range(range, now)),
+            expected: range.map(|range| TimeSpan::range(range, now)),
             deadline: deadline(&view, now),
-            expected_reason: text(reason.as_deref().unwrap_or_default()),
-            graph: graph::draw(&items(&view, specs)),
+            expected_reason: escape(reason.as_deref().unwrap_or_default()),
+            graph: graph::draw(&graph_items(&view, specs)),
             more_tasks: view.tasks.len().saturating_sub(TASKS),
-            tasks: view.tasks.iter().take(TASKS).enumerate().map(|(i, t)| line(t, specs.get(i))).collect(),
+            tasks: view
+                .tasks
+                .iter()
+                .take(TASKS)
+                .enumerate()
+                .map(|(i, t)| task_row(t, specs.get(i)))
+                .collect(),
             more_attempts: attempts.len().saturating_sub(ATTEMPTS),
-            attempts: bars(&attempts[attempts.len().saturating_sub(ATTEMPTS)..], now),
+            attempts: attempt_bars(&attempts[attempts.len().saturating_sub(ATTEMPTS)..], now),
             usage: usage(specs, attempts),
-            runs: if mine { runs(f, id) } else { vec![] },
-            can: can(&view, mine, job.is_some()),
-            log: chosen(attempts, asked).filter(|_| mine).map(|row| printed(row, layout)),
-            chrome: Chrome::of(f, format!("{} {}", id, text(&view.name)), "job", frame),
+            runs: if mine { programs(f, id) } else { vec![] },
+            can: allowed_actions(&view, mine, job.is_some()),
+            log: chosen_attempt(attempts, asked).filter(|_| mine).map(|row| log_excerpt(row, layout)),
+            chrome: Chrome::of(f, format!("{} {}", id, escape(&view.name)), "job", frame),
         }
     }
 }
@@ -249,13 +259,13 @@ fn deadline(view: &JobView, now: Timestamp) -> String {
     }
 }
 
-fn can(view: &JobView, mine: bool, known: bool) -> Can {
-    let open = mine && view.state != Standing::Done;
-    Can {
+fn allowed_actions(view: &JobView, mine: bool, known: bool) -> AllowedActions {
+    let open = mine && view.state != TaskState::Done;
+    AllowedActions {
         attach: open && view.tasks.iter().any(|task| task.terminal.is_some()),
         cancel: open,
         retry: mine && view.outcome.is_some_and(|o| o != Outcome::Succeeded),
-        // What is no longer in memory cannot be run again from there.
+        // A job that is only in the history cannot be run again.
         run_again: mine && known && !open,
         clone: mine && known,
         hold: open && !view.held,
@@ -266,34 +276,34 @@ fn can(view: &JobView, mine: bool, known: bool) -> Can {
     }
 }
 
-/// When the first of the running attempts reaches its timeout.
+/// When the first running attempt reaches its timeout.
 fn time_left(attempts: &[AttemptRow]) -> Option<Time> {
     let running = attempts.iter().filter(|row| row.ended.is_none());
     running.filter_map(|row| Some(Time(row.started?.0 + row.timeout?.0))).min()
 }
 
-/// How many variables of an environment are shown.
+/// The most variables of an environment that are shown.
 const VARIABLES: usize = 200;
 
-/// How many tasks are shown with what they run.
+/// The most tasks whose programs are shown.
 const RUNS: usize = 12;
 
-fn runs(f: &Reader<'_>, id: JobId) -> Vec<Runs> {
+fn programs(f: &Reader<'_>, id: JobId) -> Vec<Program> {
     let Some(job) = f.cluster().job(id) else { return vec![] };
     let some = |env: &BTreeMap<String, String>| {
-        env.iter().take(VARIABLES).map(|(name, value)| (text(name), short_text(value, 400))).collect()
+        env.iter().take(VARIABLES).map(|(name, value)| (escape(name), escape_truncated(value, 400))).collect()
     };
-    let run = |run: &ProgramView| Runs {
-        task: text(&run.task),
-        // A line for the shell is shown as it was written.
-        command: short_text(run.command.strip_prefix("sh -c ").unwrap_or(&run.command), 4_000),
-        workdir: text(run.workdir.as_deref().unwrap_or_default()),
+    let run = |run: &ProgramView| Program {
+        task: escape(&run.task),
+        // A shell command is shown as it was written.
+        command: escape_truncated(run.command.strip_prefix("sh -c ").unwrap_or(&run.command), 4_000),
+        workdir: escape(run.workdir.as_deref().unwrap_or_default()),
         env: some(&run.env),
         inherited: some(&run.inherited),
     };
     let mut all: Vec<_> =
         views::runs(f.cluster(), job, TaskSelector::Job(id)).iter().take(RUNS).map(run).collect();
-    // A directory that all share is told once.
+    // A directory that all tasks share is shown once.
     for i in (1..all.len()).rev() {
         if all[i].workdir == all[0].workdir {
             all[i].workdir.clear();
@@ -302,9 +312,9 @@ fn runs(f: &Reader<'_>, id: JobId) -> Vec<Runs> {
     all
 }
 
-fn items(view: &JobView, specs: &[TaskSpec]) -> Vec<Item> {
+fn graph_items(view: &JobView, specs: &[TaskSpec]) -> Vec<Item> {
     let item = |(task, spec): (&TaskView, &TaskSpec)| Item {
-        name: text(&task.name),
+        name: escape(&task.name),
         badge: Badge::of(task.state, task.outcome),
         done: task.counts.map(|c| (c.done, c.total())),
         after: spec.after.iter().map(|a| a.node as usize).collect(),
@@ -312,26 +322,26 @@ fn items(view: &JobView, specs: &[TaskSpec]) -> Vec<Item> {
     view.tasks.iter().zip(specs).map(item).collect()
 }
 
-fn line(task: &TaskView, spec: Option<&TaskSpec>) -> Line {
+fn task_row(task: &TaskView, spec: Option<&TaskSpec>) -> TaskRow {
     let counts = task.counts.map(|mut counts| {
-        // Those that are over are told by how they ended.
-        let open = Standing::ALL.into_iter().rev().filter(|s| *s != Standing::Done);
+        // Ended tasks are counted by outcome instead.
+        let open = TaskState::ALL.into_iter().rev().filter(|s| *s != TaskState::Done);
         let open = open.map(|s| (*counts.of(s), s.word().to_owned())).collect::<Vec<_>>();
         let ended = task
             .outcomes
             .into_iter()
-            .flat_map(|mut outcomes| Outcome::ALL.map(|o| (*outcomes.of(o), Badge::ended(o).said())));
+            .flat_map(|mut outcomes| Outcome::ALL.map(|o| (*outcomes.of(o), Badge::ended(o).label())));
         let parts = ended.chain(open).filter(|(n, _)| *n > 0).collect::<Vec<_>>();
         match &parts[..] {
             [(n, _)] => format!("{n} tasks"),
             several => several.iter().map(|(n, word)| format!("{n} {word}")).collect::<Vec<_>>().join(", "),
         }
     });
-    let needs = spec.map(|s| text(&why::needs_in_words(s))).unwrap_or_default();
-    // What only waits for room is said to need what it needs; once is enough.
-    let why = text(task.why.as_deref().filter(|why| *why != needs).unwrap_or_default());
+    let needs = spec.map(|s| escape(&why::needs_in_words(s))).unwrap_or_default();
+    // A task that only waits for room would repeat its needs here.
+    let why = escape(task.why.as_deref().filter(|why| *why != needs).unwrap_or_default());
     let badge = Badge::of(task.state, task.outcome);
-    Line { name: text(&task.name), badge, counts: counts.unwrap_or_default(), needs, why }
+    TaskRow { name: escape(&task.name), badge, counts: counts.unwrap_or_default(), needs, why }
 }
 
 /// Why a job waits, or how it ended.
@@ -342,8 +352,8 @@ fn reasons(f: &Reader<'_>, id: JobId, view: &JobView, attempts: &[AttemptRow], n
         said.push(format!("It is held; `warpyard release {id}` lets it go on."));
     }
     match (view.state, view.outcome) {
-        (Standing::Done, Some(Outcome::Succeeded)) => said.push("Every task succeeded.".into()),
-        (Standing::Done, _) => {
+        (TaskState::Done, Some(Outcome::Succeeded)) => said.push("Every task succeeded.".into()),
+        (TaskState::Done, _) => {
             let many = view.counts.total() > 3;
             said.extend(
                 view.why
@@ -366,7 +376,7 @@ fn reasons(f: &Reader<'_>, id: JobId, view: &JobView, attempts: &[AttemptRow], n
                 said.push(format!("It is {word}."));
             }
         }
-        (Standing::Running, _) => said.extend(view.why.clone().map(|w| format!("{w}."))),
+        (TaskState::Running, _) => said.extend(view.why.clone().map(|w| format!("{w}."))),
         _ => {
             let open = first_open(cluster, TaskSelector::Job(id));
             if let Some(answer) = open.and_then(|task| why::explain(f, task, now)) {
@@ -382,10 +392,10 @@ fn reasons(f: &Reader<'_>, id: JobId, view: &JobView, attempts: &[AttemptRow], n
             }
         }
     }
-    said.iter().map(|s| text(s)).collect()
+    said.iter().map(|s| escape(s)).collect()
 }
 
-/// Whether no other try of the same task came after.
+/// Whether it is the last attempt of its task.
 fn is_last(row: &AttemptRow, among: &[AttemptRow]) -> bool {
     let after = |a: &AttemptRow| a.attempt.task == row.attempt.task && a.attempt.number > row.attempt.number;
     !among.iter().any(after)
@@ -398,7 +408,7 @@ pub(super) fn attempt_name(row: &AttemptRow) -> String {
     }
 }
 
-/// How an attempt ended, or that it has not, as the rest of a sentence.
+/// How an attempt ended, or that it has not, as the end of a sentence.
 pub(super) fn how_ended(row: &AttemptRow) -> String {
     let under_way = if row.started.is_none() { "starting" } else { "running" };
     outcome_text::words(row).unwrap_or_else(|| under_way.to_owned())
@@ -406,8 +416,8 @@ pub(super) fn how_ended(row: &AttemptRow) -> String {
 
 fn badge_of(row: &AttemptRow) -> Badge {
     match row.outcome.as_deref() {
-        None if row.started.is_none() => Badge::of(Standing::Placed, None),
-        None => Badge::of(Standing::Running, None),
+        None if row.started.is_none() => Badge::of(TaskState::Placed, None),
+        None => Badge::of(TaskState::Running, None),
         Some(word) => match views::outcome_of_word(word) {
             Some(outcome) => Badge::ended(outcome),
             None => Badge { word: "requeued", mark: "↺" },
@@ -415,46 +425,46 @@ fn badge_of(row: &AttemptRow) -> Badge {
     }
 }
 
-fn bars(attempts: &[AttemptRow], now: Timestamp) -> Vec<Bar> {
+fn attempt_bars(attempts: &[AttemptRow], now: Timestamp) -> Vec<AttemptBar> {
     let begin = attempts.iter().map(|a| a.placed).min().unwrap_or_default();
-    let last = attempts.iter().map(|a| a.ended.map_or(now, moment)).max().unwrap_or(now);
-    let whole = (last.as_millis() - moment(begin).as_millis()).max(1) as u64;
+    let last = attempts.iter().map(|a| a.ended.map_or(now, timestamp)).max().unwrap_or(now);
+    let whole = (last.as_millis() - timestamp(begin).as_millis()).max(1) as u64;
     let bar = |row: &AttemptRow| {
         let from = row.started.unwrap_or(row.placed);
-        let to = row.ended.map_or(now, moment);
-        let lead = (moment(from).as_millis() - moment(begin).as_millis()).max(0) as u64;
-        let took = (to.as_millis() - moment(from).as_millis()).max(0) as u64;
+        let to = row.ended.map_or(now, timestamp);
+        let lead = (timestamp(from).as_millis() - timestamp(begin).as_millis()).max(0) as u64;
+        let took = (to.as_millis() - timestamp(from).as_millis()).max(0) as u64;
         let x = percent(lead, whole).min(99.0);
-        Bar {
-            task: text(&attempt_name(row)),
+        AttemptBar {
+            task: escape(&attempt_name(row)),
             number: row.attempt.number,
-            place: places([(row.worker.clone(), row.devices.clone())]),
+            place: format_devices([(row.worker.clone(), row.devices.clone())]),
             badge: badge_of(row),
             x,
             width: percent(took, whole).clamp(1.0, 100.0 - x),
             took: row.started.map(|s| match row.ended {
-                Some(e) => Moment::lasted(moment(s), moment(e)),
-                None => Moment::since(moment(s), now),
+                Some(e) => TimeSpan::lasted(timestamp(s), timestamp(e)),
+                None => TimeSpan::since(timestamp(s), now),
             }),
-            how: text(&how_ended(row)),
+            how: escape(&how_ended(row)),
         }
     };
     attempts.iter().map(bar).collect()
 }
 
-/// What tasks asked for beside the most any of their attempts used.
-fn usage(specs: &[TaskSpec], attempts: &[AttemptRow]) -> Vec<Asking> {
+/// Requested resources of tasks beside the peak use of their attempts.
+fn usage(specs: &[TaskSpec], attempts: &[AttemptRow]) -> Vec<UsageRow> {
     let mut all = Vec::new();
     for (node, spec) in specs.iter().enumerate().take(12) {
         let rows = || attempts.iter().filter(|a| a.attempt.task.node as usize == node && a.ended.is_some());
-        // Nobody knows what a lost one used.
+        // The usage of a lost attempt is unknown.
         let rows = || rows().filter(|a| a.outcome.as_deref() != Some("lost"));
         let mut add = |what, asked: Option<(String, f64)>, used: Option<(String, f64)>| {
             let Some((used, amount)) = used else { return };
             let share =
                 asked.as_ref().filter(|(_, limit)| *limit > 0.0).map(|(_, limit)| amount / limit * 100.0);
-            all.push(Asking {
-                task: text(&spec.name),
+            all.push(UsageRow {
+                task: escape(&spec.name),
                 what,
                 asked: asked.map_or_else(|| "not set".into(), |(words, _)| words),
                 used,
@@ -462,14 +472,14 @@ fn usage(specs: &[TaskSpec], attempts: &[AttemptRow]) -> Vec<Asking> {
                 over: share.is_some_and(|s| s > 100.0),
             });
         };
-        let bytes = |b: u64| (size(b), b as f64);
+        let bytes = |b: u64| (format_size(b), b as f64);
         let peak = rows().filter_map(|a| a.peak_gpu_memory).max().filter(|b| *b > 0);
         add("GPU memory", spec.needs.gpu_memory.map(bytes), peak.map(bytes));
         let rss = rows().filter_map(|a| a.peak_rss).max();
         add("memory", Some(spec.needs.memory).filter(|m| *m > 0).map(bytes), rss.map(bytes));
         let time = |t: warpyard_core::Span| (format_span((t.0 / 1000) as i64), t.secs());
         add("time", spec.timeout.map(time), rows().map(|a| a.ran).max().map(time));
-        // What was over in no time has no rate worth telling: getting it started is most of what it used.
+        // A very short attempt has no meaningful CPU rate: most of it is its start.
         let used_cpus = rows().filter(|a| a.ran.secs() >= 1.0).map(|a| a.cpu.secs() / a.ran.secs());
         let used_cpus = used_cpus.max_by(f64::total_cmp).map(|c| (format!("{c:.2} CPUs"), c));
         let asked_cpus = Some(spec.needs.cpus).filter(|c| *c > 0);
@@ -478,9 +488,9 @@ fn usage(specs: &[TaskSpec], attempts: &[AttemptRow]) -> Vec<Asking> {
     all
 }
 
-/// The attempt whose output is shown: of the task that was asked for, else one that went wrong, else one that runs,
-/// else the last.
-fn chosen<'a>(attempts: &'a [AttemptRow], asked: &Asked) -> Option<&'a AttemptRow> {
+/// The attempt whose output is shown: of the requested task, else one that failed, else one that is running, else the
+/// last.
+fn chosen_attempt<'a>(attempts: &'a [AttemptRow], asked: &JobQuery) -> Option<&'a AttemptRow> {
     let fits = |a: &&AttemptRow| {
         asked.task.as_ref().is_none_or(|t| *t == a.task_name)
             && asked.index.is_none_or(|i| a.array_index == Some(i))
@@ -493,15 +503,15 @@ fn chosen<'a>(attempts: &'a [AttemptRow], asked: &Asked) -> Option<&'a AttemptRo
     mine().find(runs).or_else(|| mine().find(wrong)).or_else(|| mine().next())
 }
 
-fn printed(row: &AttemptRow, layout: &Layout) -> Printed {
+fn log_excerpt(row: &AttemptRow, layout: &Layout) -> LogExcerpt {
     let TaskId { job, node, index } = row.attempt.task;
     let (number, live) = (row.attempt.number, row.ended.is_none());
     let piece =
         log::tail(layout, row.attempt).unwrap_or(log::Piece { text: String::new(), next: 0, cut: false });
     let spec = NodeId { job, node };
     let index_part = row.array_index.map(|i| format!("&index={i}")).unwrap_or_default();
-    Printed {
-        task: text(&attempt_name(row)),
+    LogExcerpt {
+        task: escape(&attempt_name(row)),
         number,
         key: format!("{}-{index}-{number}-{live}", spec.node),
         from: format!("/jobs/{job}/log?node={node}&position={index}&attempt={number}&from={}", piece.next),

@@ -1,8 +1,8 @@
-//! The end of what an attempt printed, and what it prints next.
+//! The end of an attempt's output, and what follows it while the page is open.
 
-use super::words::text;
-use super::{NoPage, of_now};
-use crate::http::{By, Shared};
+use super::format::escape;
+use super::{PageError, uncached};
+use crate::http::{AppState, CallerExtension};
 use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderValue;
@@ -13,46 +13,46 @@ use std::io::{self, Read, Seek, SeekFrom};
 use warpyard_core::{AttemptId, JobId, TaskId};
 use warpyard_worker::agent::Layout;
 
-/// How much of a log a page has.
+/// The most bytes of output on a page.
 const TAIL: u64 = 24 << 10;
 
-/// How many of its lines.
+/// The most lines of output on a page.
 const LINES: usize = 200;
 
-/// How much is sent at once to a page that follows.
+/// The most bytes sent at once to a page that follows the output.
 const MORE: u64 = 64 << 10;
 
-/// A piece of a log and where it ends in the file.
+/// A part of a log, and its end in the file.
 pub(super) struct Piece {
     pub(super) text: String,
     pub(super) next: u64,
-    /// Whether something before it is left out.
+    /// Whether output before it is left out.
     pub(super) cut: bool,
 }
 
-/// The last lines.
+/// The last lines of an attempt's output.
 pub(super) fn tail(layout: &Layout, attempt: AttemptId) -> io::Result<Piece> {
     let mut file = File::open(layout.log_dir(attempt).join("log"))?;
     let end = file.seek(SeekFrom::End(0))?;
     let from = end.saturating_sub(TAIL);
     let bytes = read(&mut file, from, TAIL)?;
-    // Where it was cut it begins with a whole line.
+    // A truncated excerpt begins with a whole line.
     let begin = if from == 0 { 0 } else { bytes.iter().position(|b| *b == b'\n').map_or(0, |at| at + 1) };
     let next = from + bytes.len() as u64;
-    let whole = harmless(&bytes[begin..]);
+    let whole = printable(&bytes[begin..]);
     let ends: Vec<_> = whole.match_indices('\n').map(|(at, _)| at + 1).collect();
     let skip = ends.len().saturating_sub(LINES);
     let begin = if skip == 0 { 0 } else { ends[skip - 1] };
     Ok(Piece { cut: from > 0 || skip > 0, text: whole[begin..].to_owned(), next })
 }
 
-/// The last lines an attempt printed, for an answer: few, and none long.
+/// The last lines of an attempt's output for an API response: few, and none long.
 pub(crate) fn last_lines(layout: &Layout, attempt: AttemptId) -> Vec<String> {
     const MOST: usize = 10;
     let Ok(piece) = tail(layout, attempt) else { return vec![] };
     let lines: Vec<_> = piece.text.lines().collect();
     let last = lines.iter().skip(lines.len().saturating_sub(MOST));
-    last.map(|line| super::words::short_text(line, 400)).collect()
+    last.map(|line| super::format::escape_truncated(line, 400)).collect()
 }
 
 fn read(file: &mut File, from: u64, most: u64) -> io::Result<Vec<u8>> {
@@ -62,56 +62,56 @@ fn read(file: &mut File, from: u64, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Output as text that nothing obeys, line by line.
-fn harmless(bytes: &[u8]) -> String {
+/// Output as text with control characters escaped, line by line.
+fn printable(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for line in String::from_utf8_lossy(bytes).split_inclusive('\n') {
         let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-        // A progress bar draws over itself; only its last state would be left on a terminal.
+        // A progress bar overwrites itself with carriage returns; only its last state is shown, as on a terminal.
         let line = line.strip_suffix('\r').unwrap_or(line);
-        out.push_str(&text(line.rsplit('\r').next().unwrap_or(line)));
+        out.push_str(&escape(line.rsplit('\r').next().unwrap_or(line)));
         out.push_str(end);
     }
     out
 }
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct LogQuery {
     node: u32,
     position: u32,
     attempt: u32,
     from: u64,
 }
 
-/// What an attempt printed from a place on, up to a whole line; the header `x-next` says where to go on.
+/// An attempt's output from an offset on, up to a whole line; the header `x-next` has the next offset.
 pub(super) async fn more(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(job): Path<u64>,
-    Query(asked): Query<Asked>,
-) -> Result<Response, NoPage> {
-    let task = TaskId { job: JobId(job), node: asked.node, index: asked.position };
-    let (layout, attempt) = (app.layout.clone(), task.attempt(asked.attempt));
+    Query(query): Query<LogQuery>,
+) -> Result<Response, PageError> {
+    let task = TaskId { job: JobId(job), node: query.node, index: query.position };
+    let (layout, attempt) = (app.layout.clone(), task.attempt(query.attempt));
     let user = app.engine.read(move |f| crate::views::user_of(f, task.job)).await?;
     if !who.owns(&user) {
-        return Err(NoPage::Missing(format!(
+        return Err(PageError::Missing(format!(
             "the job belongs to {user}; only they and admins can read its log"
         )));
     }
     let piece = tokio::task::spawn_blocking(move || {
         let mut file = File::open(layout.log_dir(attempt).join("log"))?;
-        let mut bytes = read(&mut file, asked.from, MORE)?;
+        let mut bytes = read(&mut file, query.from, MORE)?;
         if (bytes.len() as u64) < MORE {
             bytes.truncate(bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1));
         }
-        Ok::<_, io::Error>((harmless(&bytes), asked.from + bytes.len() as u64))
+        Ok::<_, io::Error>((printable(&bytes), query.from + bytes.len() as u64))
     });
     let (text, next) = match piece.await {
         Ok(Ok(piece)) => piece,
-        Ok(Err(_)) => (String::new(), asked.from),
-        Err(e) => return Err(NoPage::Failed(e.to_string())),
+        Ok(Err(_)) => (String::new(), query.from),
+        Err(e) => return Err(PageError::Failed(e.to_string())),
     };
-    Ok((of_now("text/plain; charset=utf-8"), [("x-next", HeaderValue::from(next))], text).into_response())
+    Ok((uncached("text/plain; charset=utf-8"), [("x-next", HeaderValue::from(next))], text).into_response())
 }
 
 #[cfg(test)]
@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn output_is_shown_and_not_obeyed() {
-        assert_eq!(harmless(b"10 %\r50 %\r100 %\r\nred \x1b[31m\nhalf"), "100 %\nred \\u{1b}[31m\nhalf");
-        assert_eq!(harmless("right\u{202e}left\n".as_bytes()), "right\\u{202e}left\n");
-        assert_eq!(harmless(&[0xff, b'\n']), "\u{fffd}\n");
+        assert_eq!(printable(b"10 %\r50 %\r100 %\r\nred \x1b[31m\nhalf"), "100 %\nred \\u{1b}[31m\nhalf");
+        assert_eq!(printable("right\u{202e}left\n".as_bytes()), "right\\u{202e}left\n");
+        assert_eq!(printable(&[0xff, b'\n']), "\u{fffd}\n");
     }
 }

@@ -1,44 +1,45 @@
-//! The pages: what people see in a browser. Drawn here from the same state and views the interface has, nothing in them
-//! is decided here; what is changed from them is changed through the interface. Every page is whole without its script; the script asks
-//! for it again when a notice concerns it and swaps the parts that are marked live.
+//! The web pages, rendered on the server from the same state and views that the HTTP API has. Nothing is decided here:
+//! changes made from a page go through the API. A page is complete without its scripts; they request it again when a
+//! notice concerns it and swap the parts marked `data-live`.
 
+mod assets;
 mod chart;
 mod cluster;
 mod docs;
 mod finished;
+pub(crate) mod format;
 mod graph;
 mod job;
 mod log;
 mod new;
-mod nothing;
+mod not_found;
 mod now;
 mod palette;
-mod parts;
 mod policies;
 mod queue;
+mod render_cache;
 mod rows;
 mod simulation;
 mod table;
 mod what_if;
-pub(crate) mod words;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use log::last_lines;
-pub(crate) use nothing::{no_asset, nothing_here};
+pub(crate) use not_found::{no_asset, not_found_page};
 pub(crate) use palette::UserColours;
-pub(crate) use parts::Parts;
+pub(crate) use render_cache::RenderCache;
 
 use crate::auth::{LoginError, LoginGrant};
-use crate::http::{App, Shared};
+use crate::http::{App, AppState};
 use crate::replica::Reader;
 use crate::serve::Connection;
 use askama::Template;
 use axum::Extension;
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{Form, Path, Query, State};
+use axum::extract::{Form, Query, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY,
     RETRY_AFTER, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
@@ -47,23 +48,41 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use nothing::NoPage;
+use not_found::PageError;
 use serde::Deserialize;
 use simulation::SimulationBar;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use warpyard_api::wire::Timestamp;
 
-/// What a browser may do with a page: nothing but show it, with our own style and script.
-const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+/// The content security policy: pages use nothing but our own style and scripts.
+const CONTENT_POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
     img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 const HTML: &str = "text/html; charset=utf-8";
 
-/// Set by the pages' script when it only wants what changes: to the last event it has heard of.
+/// The header by which a script requests only the parts that change; its value is the last event the page has heard
+/// of.
 const PART: &str = "x-warpyard-part";
 
-/// The menu: what a page calls itself, its address, its name.
+/// Modules that every page loads, announced at its head so that a browser requests them at once and not one import after
+/// the other.
+pub(crate) const SHARED_MODULES: &[&str] = &[
+    "actions.js",
+    "api.js",
+    "clock.js",
+    "dialogs.js",
+    "dom.js",
+    "format.js",
+    "keys.js",
+    "live.js",
+    "refresh.js",
+    "selection.js",
+    "stream.js",
+    "table.js",
+];
+
+/// The menu: key, address and title of each page.
 pub(crate) const MENU: &[(&str, &str, &str)] = &[
     ("now", "/", "Now"),
     ("queue", "/queue", "Queue"),
@@ -74,7 +93,7 @@ pub(crate) const MENU: &[(&str, &str, &str)] = &[
     ("what-if", "/what-if", "What if"),
 ];
 
-/// The pages' addresses.
+/// The routes of the pages.
 pub(crate) fn router(app: Arc<App>) -> Router<Arc<App>> {
     let shown = Router::new()
         .route("/", get(now::page))
@@ -86,52 +105,52 @@ pub(crate) fn router(app: Arc<App>) -> Router<Arc<App>> {
         .route("/policies", get(policies::page))
         .route("/what-if", get(what_if::page))
         .route("/docs", get(docs::page))
-        .layer(middleware::from_fn_with_state(app.clone(), parts::shared))
-        .layer(middleware::from_fn_with_state(app, nothing::framed));
+        .layer(middleware::from_fn_with_state(app.clone(), render_cache::serve_cached))
+        .layer(middleware::from_fn_with_state(app, not_found::add_menu));
     shown
         .route("/jobs/{id}/log", get(log::more))
         .route("/login", get(login_page).post(login))
         .route("/logout", axum::routing::post(logout))
-        .route("/assets/{name}", get(asset))
+        .route("/assets/{name}", get(assets::asset))
 }
 
-/// What is around every page.
+/// The frame around every page.
 struct Chrome {
     title: String,
-    /// Which entry of the menu it is.
+    /// The key of its menu entry.
     here: &'static str,
-    /// Whether only the inside is wanted.
+    /// Whether only the content was requested.
     part: bool,
-    /// The last event the page knows of.
+    /// The last event the page shows.
     seq: u64,
     now: Timestamp,
     host: String,
     policy: String,
-    /// Proves that a change was asked for from one of these pages; empty for whoever came with the token.
+    /// The CSRF token of the session; empty for callers with the API token.
     csrf: String,
-    /// Where a simulation is shown.
+    /// The bar of a simulation.
     simulation: Option<SimulationBar>,
-    /// How many seconds pass in one of the world's.
+    /// Seconds of the server's clock that pass in one second.
     pace: f64,
 }
 
 impl Chrome {
     fn of(f: &Reader<'_>, title: impl Into<String>, here: &'static str, frame: Frame) -> Chrome {
-        let mut workers = f.cluster().workers().map(|(_, w)| words::text(&w.info.name));
+        let mut workers = f.cluster().workers().map(|(_, w)| format::escape(&w.info.name));
         let host = match (workers.next(), workers.count()) {
             (None, _) => "no worker".into(),
             (Some(only), 0) => only,
             (Some(first), others) => format!("{first} +{others}"),
         };
-        let (seq, policy) = (f.cluster().seq(), words::text(&f.cluster().policy().to_string()));
+        let (seq, policy) = (f.cluster().seq(), format::escape(&f.cluster().policy().to_string()));
         let Frame { part, csrf, simulation, .. } = frame;
         let pace = simulation.as_ref().map_or(1.0, |s| if s.paused { 0.0 } else { s.speed });
-        let (title, now) = (title.into(), words::moment(f.now()));
+        let (title, now) = (title.into(), format::timestamp(f.now()));
         Chrome { title, here, part, seq, now, host, policy, csrf, simulation, pace }
     }
 }
 
-/// What a request says of how a page is framed.
+/// The request's part in framing a page.
 #[derive(Clone, Default)]
 struct Frame {
     part: bool,
@@ -148,10 +167,10 @@ impl Frame {
     }
 }
 
-/// A page on its way.
+/// Renders a page.
 fn html(status: StatusCode, page: &impl Template) -> Response {
     match page.render() {
-        Ok(text) => (status, of_now(HTML), text).into_response(),
+        Ok(text) => (status, uncached(HTML), text).into_response(),
         Err(e) => {
             tracing::error!("a page cannot be drawn: {e}");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()
@@ -159,43 +178,25 @@ fn html(status: StatusCode, page: &impl Template) -> Response {
     }
 }
 
-/// A page that was drawn before.
-fn page(body: Bytes) -> Response {
-    (of_now(HTML), body).into_response()
+/// The response of a page that was rendered before.
+fn rendered_page(body: Bytes) -> Response {
+    (uncached(HTML), body).into_response()
 }
 
-/// What is shown now and kept nowhere.
-fn of_now(kind: &'static str) -> [(HeaderName, HeaderValue); 2] {
+/// Headers of content that must not be cached.
+fn uncached(kind: &'static str) -> [(HeaderName, HeaderValue); 2] {
     [(CONTENT_TYPE, HeaderValue::from_static(kind)), (CACHE_CONTROL, HeaderValue::from_static("no-store"))]
 }
 
-/// Has a browser do no more with an answer than show it: with a page, and with what a task printed.
-pub(crate) async fn kept_harmless(mut response: Response) -> Response {
+/// Adds the security headers to every response, so that a browser does nothing with it but show it; a log is
+/// untrusted too.
+pub(crate) async fn add_security_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_POLICY));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    // What is polled may be kept by who asked for it, and is asked about again each time.
+    // Clients that poll may cache a response, and must revalidate it each time.
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("private, no-cache"));
-    response
-}
-
-async fn asset(Path(name): Path<String>) -> Response {
-    let (kind, content) = match name.as_str() {
-        "style.css" => ("text/css; charset=utf-8", include_str!("../../assets/style.css")),
-        "act.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/act.js")),
-        "chart.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/chart.js")),
-        "policy.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/policy.js")),
-        "what-if.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/what-if.js")),
-        "log.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/log.js")),
-        "new.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/new.js")),
-        "live.js" => ("text/javascript; charset=utf-8", include_str!("../../assets/live.js")),
-        "icon.svg" => ("image/svg+xml", include_str!("../../assets/icon.svg")),
-        _ => return no_asset(),
-    };
-    let mut response = (of_now(kind), content).into_response();
-    // Named without a version: a browser asks again, at no cost worth naming.
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response
 }
 
@@ -203,57 +204,60 @@ async fn asset(Path(name): Path<String>) -> Response {
 #[template(path = "login.html")]
 struct Login {
     next: String,
-    /// What was wrong with the last try.
+    /// The error of the last attempt to log in.
     wrong: Option<&'static str>,
 }
 
 #[derive(Template)]
-#[template(path = "entered.html")]
-struct Entered {
+#[template(path = "logged_in.html")]
+struct LoggedIn {
     next: String,
 }
 
-/// Leads to where a login counts. A page and no redirect, since what answers a form may redirect to this host only.
+/// Leads to the host name where a login counts. A page and not a redirect, because the content security policy
+/// confines what answers a form to this host.
 #[derive(Template)]
-#[template(path = "elsewhere.html")]
-struct Elsewhere {
+#[template(path = "other_host.html")]
+struct OtherHost {
     link: String,
 }
 
-/// The way in, shown in place of a page.
-pub(crate) fn login_instead(wanted: &Uri) -> Response {
+/// The login page, in place of another.
+pub(crate) fn login_required(wanted: &Uri) -> Response {
     let next = wanted.path_and_query().map_or("/", |p| p.as_str());
-    html(StatusCode::UNAUTHORIZED, &Login { next: own_address(next).to_owned(), wrong: None })
+    html(StatusCode::UNAUTHORIZED, &Login { next: local_path(next).to_owned(), wrong: None })
 }
 
-/// The address if it is one of ours, or the first page's.
-fn own_address(next: &str) -> &str {
+/// The path if it is a local one, or else the first page's.
+fn local_path(next: &str) -> &str {
     let ours = next.starts_with('/') && !next[1..].starts_with(['/', '\\']) && !next.starts_with("/login");
     if ours && next.bytes().all(|b| b.is_ascii_graphic()) { next } else { "/" }
 }
 
 #[derive(Deserialize)]
-struct Link {
+struct LoginQuery {
     once: Option<String>,
     next: Option<String>,
 }
 
 async fn login_page(
-    State(app): Shared,
+    State(app): AppState,
     method: Method,
     headers: HeaderMap,
-    Query(Link { once, next }): Query<Link>,
+    Query(LoginQuery { once, next }): Query<LoginQuery>,
 ) -> Response {
-    let next = own_address(next.as_deref().unwrap_or("/")).to_owned();
-    // Whoever only asks for the headers has not opened it.
+    let next = local_path(next.as_deref().unwrap_or("/")).to_owned();
+    // A HEAD request has not opened the link.
     let Some(link) = once.filter(|_| method == Method::GET) else {
         return html(StatusCode::OK, &Login { next, wrong: None });
     };
     match app.auth.enter_once(&link, &headers) {
-        // No redirect: a browser that came from elsewhere would not send the strict cookie along one.
-        Ok(Some(LoginGrant::Cookie(cookie))) => with_cookie(html(StatusCode::OK, &Entered { next }), &cookie),
+        // Not a redirect, along which a browser that came from another site would not send the strict cookie.
+        Ok(Some(LoginGrant::Cookie(cookie))) => {
+            with_cookie(html(StatusCode::OK, &LoggedIn { next }), &cookie)
+        }
         Ok(Some(LoginGrant::OtherHost(link))) => {
-            html(StatusCode::OK, &Elsewhere { link: with_next(link, &next) })
+            html(StatusCode::OK, &OtherHost { link: with_next(link, &next) })
         }
         Ok(None) => html(
             StatusCode::FORBIDDEN,
@@ -262,7 +266,7 @@ async fn login_page(
                 wrong: Some("This link was used before, or is more than ten minutes old."),
             },
         ),
-        Err(e) => NoPage::Failed(e.to_string()).into_response(),
+        Err(e) => PageError::Failed(e.to_string()).into_response(),
     }
 }
 
@@ -273,7 +277,7 @@ struct Credentials {
     next: String,
 }
 
-/// The address of a link that leads on to another page than the first.
+/// A login link that leads on to another page than the first.
 fn with_next(link: String, next: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
@@ -283,21 +287,21 @@ fn with_next(link: String, next: &str) -> String {
 }
 
 async fn login(
-    State(app): Shared,
+    State(app): AppState,
     connection: Option<Extension<Arc<Connection>>>,
     headers: HeaderMap,
     Form(given): Form<Credentials>,
 ) -> Response {
-    let next = own_address(&given.next).to_owned();
+    let next = local_path(&given.next).to_owned();
     let from = connection.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Extension(by)| by.peer.ip());
     match app.auth.enter_by_token(&given.token, from, &headers) {
         Ok(Ok(LoginGrant::OtherHost(link))) => {
-            html(StatusCode::OK, &Elsewhere { link: with_next(link, &next) })
+            html(StatusCode::OK, &OtherHost { link: with_next(link, &next) })
         }
         Ok(Ok(LoginGrant::Cookie(cookie))) => {
             let to = HeaderValue::from_str(&next).unwrap_or(HeaderValue::from_static("/"));
             with_cookie(
-                (StatusCode::SEE_OTHER, of_now("text/plain"), [(LOCATION, to)]).into_response(),
+                (StatusCode::SEE_OTHER, uncached("text/plain"), [(LOCATION, to)]).into_response(),
                 &cookie,
             )
         }
@@ -310,11 +314,11 @@ async fn login(
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("60"));
             response
         }
-        Err(e) => NoPage::Failed(e.to_string()).into_response(),
+        Err(e) => PageError::Failed(e.to_string()).into_response(),
     }
 }
 
-async fn logout(State(app): Shared, headers: HeaderMap) -> Response {
+async fn logout(State(app): AppState, headers: HeaderMap) -> Response {
     let expired = app.auth.leave(&headers);
     let mut response = html(StatusCode::OK, &Login { next: "/".into(), wrong: None });
     if let Ok(cookie) = HeaderValue::from_str(&expired) {

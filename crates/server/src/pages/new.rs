@@ -1,10 +1,10 @@
-//! The form of a new job. The form itself is made by its script from the job document's schema; here is what it stands
-//! beside: who submits, where and with which environment it runs, and what is free now.
+//! The New job page. Its form is made by its script from the job document's schema; here is what surrounds it: the
+//! submitting user, working directory and environment, and what is free now.
 
-use super::words::{size, text};
-use super::{Chrome, Frame, NoPage, html};
+use super::format::{escape, format_size};
+use super::{Chrome, Frame, PageError, html};
 use crate::caller::Caller;
-use crate::http::{By, Shared};
+use crate::http::{AppState, CallerExtension};
 use crate::replica::Reader;
 use crate::{convert, select, views};
 use askama::Template;
@@ -20,60 +20,60 @@ use warpyard_worker::login_env::LoginEnvironment;
 
 #[derive(Template)]
 #[template(path = "new.html")]
-struct New {
+struct NewJobPage {
     chrome: Chrome,
     user: String,
-    /// Whether they submit as themselves only.
+    /// Whether the caller may only submit as themselves.
     fixed: bool,
-    /// Whether tasks run as the user who is named.
+    /// Whether tasks run as the user named in the form.
     shared: bool,
-    /// Their home, where tasks run that name no directory.
+    /// The user's home, where tasks without a working directory run.
     home: String,
-    cloned: Option<Cloned>,
+    cloned: Option<ClonedJob>,
     env: Environment,
-    devices: Vec<Free>,
+    devices: Vec<FreeDevice>,
     cpus: Vec<String>,
 }
 
-/// The job the form begins with.
-struct Cloned {
+/// The job that the form starts from.
+struct ClonedJob {
     job: String,
     /// Its document as JSON.
     doc: String,
-    /// What must be filled in again.
+    /// The secrets that were not copied.
     secrets: String,
 }
 
 #[derive(Default, Deserialize)]
-pub(super) struct Asked {
-    /// The job the form begins with.
+pub(super) struct NewJobQuery {
+    /// The job to clone.
     clone: Option<String>,
 }
 
-/// The variables tasks begin with.
+/// The environment that tasks inherit.
 #[derive(Default)]
 struct Environment {
-    /// Whose shell set them.
+    /// The login shell that set it.
     shell: String,
     names: Vec<String>,
     path: String,
-    /// Why they are the fewest there can be.
+    /// Why it is the minimal environment.
     minimal_because: Option<String>,
 }
 
 impl Environment {
     fn of(person: &Account, found: &LoginEnvironment) -> Environment {
         Environment {
-            shell: text(&person.shell.to_string_lossy()),
-            names: found.variables.keys().map(|name| text(name)).collect(),
-            path: text(found.variables.get("PATH").map_or("", String::as_str)),
-            minimal_because: found.minimal_because.as_deref().map(text),
+            shell: escape(&person.shell.to_string_lossy()),
+            names: found.variables.keys().map(|name| escape(name)).collect(),
+            path: escape(found.variables.get("PATH").map_or("", String::as_str)),
+            minimal_because: found.minimal_because.as_deref().map(escape),
         }
     }
 }
 
-/// A device and what it has to give.
-struct Free {
+/// A device and its free memory.
+struct FreeDevice {
     id: String,
     kind: String,
     free: String,
@@ -81,13 +81,13 @@ struct Free {
 }
 
 pub(super) async fn page(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     headers: HeaderMap,
-    Query(asked): Query<Asked>,
-) -> Result<Response, NoPage> {
+    Query(query): Query<NewJobQuery>,
+) -> Result<Response, PageError> {
     let (frame, watched) = (Frame::of(&app, &headers), app.watched.clone());
-    // Where tasks run as their users, the token is nobody's and someone has to be named.
+    // Where tasks run as their users, the token belongs to none and a user must be named.
     let user = who.name().map(str::to_owned).or_else(|| match app.sharing {
         None => app.account.as_ref().map(|account| account.name.clone()),
         Some(_) => None,
@@ -106,17 +106,17 @@ pub(super) async fn page(
     let page = app.engine.read(move |f| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         let gpus = views::gpus(f.cluster(), watched.as_deref());
-        let cloned = match &asked.clone {
-            Some(id) => Some(cloned(f, id, &who)?),
+        let cloned = match &query.clone {
+            Some(id) => Some(clone_job(f, id, &who)?),
             None => None,
         };
-        Ok::<_, NoPage>(New {
+        Ok::<_, PageError>(NewJobPage {
             cloned,
             chrome: Chrome::of(f, "New job", "new", frame),
-            user: text(&user),
+            user: escape(&user),
             fixed,
             shared,
-            home: text(&home),
+            home: escape(&home),
             env,
             devices: gpus.iter().map(free).collect(),
             cpus: views::workers(f.cluster(), None).iter().map(cpus).collect(),
@@ -125,17 +125,18 @@ pub(super) async fn page(
     Ok(html(StatusCode::OK, &page.await??))
 }
 
-/// A job's document, for whoever may see what it runs.
-fn cloned(f: &Reader<'_>, id: &str, who: &Caller) -> Result<Cloned, NoPage> {
+/// The document of a job, for those who may see its programs.
+fn clone_job(f: &Reader<'_>, id: &str, who: &Caller) -> Result<ClonedJob, PageError> {
     let number = select::job_number(f.cluster(), &select::parse(id, who)?)?;
     let job = f.cluster().job(number).filter(|job| who.owns(&job.user));
-    let job = job.ok_or_else(|| NoPage::Missing(format!("there is no job {number} that you can clone")))?;
+    let job =
+        job.ok_or_else(|| PageError::Missing(format!("there is no job {number} that you can clone")))?;
     let (doc, secrets) = convert::job_doc(f.cluster(), &job.spec);
-    let doc = serde_json::to_string(&doc).map_err(|e| NoPage::Failed(e.to_string()))?;
-    Ok(Cloned { job: number.to_string(), doc, secrets: text(&secrets.join(", ")) })
+    let doc = serde_json::to_string(&doc).map_err(|e| PageError::Failed(e.to_string()))?;
+    Ok(ClonedJob { job: number.to_string(), doc, secrets: escape(&secrets.join(", ")) })
 }
 
-fn free(gpu: &GpuView) -> Free {
+fn free(gpu: &GpuView) -> FreeDevice {
     let word = match (&gpu.unavailable, gpu.tasks.len(), gpu.free_bytes) {
         (Some(_), ..) => "unavailable",
         (None, 0, _) => "free",
@@ -143,12 +144,12 @@ fn free(gpu: &GpuView) -> Free {
         _ => "shared",
     };
     let bytes = if gpu.unavailable.is_some() { 0 } else { gpu.free_bytes };
-    Free { id: text(&gpu.id), kind: text(&gpu.kind), free: size(bytes), word }
+    FreeDevice { id: escape(&gpu.id), kind: escape(&gpu.kind), free: format_size(bytes), word }
 }
 
 fn cpus(worker: &WorkerView) -> String {
     let left =
         if worker.state == WorkerState::Up { worker.cpus.0.saturating_sub(worker.used_cpus.0) } else { 0 };
     let memory = worker.memory_bytes.saturating_sub(worker.used_memory_bytes);
-    format!("{}: {} CPUs and {} of memory. ", text(&worker.id), MilliCpus(left), size(memory))
+    format!("{}: {} CPUs and {} of memory. ", escape(&worker.id), MilliCpus(left), format_size(memory))
 }

@@ -1,11 +1,11 @@
-//! The Now page: every GPU with the users on it, what the machines use, and the queue.
+//! The Now page: every GPU with its users, the load of the workers, and the head of the queue.
 
+use super::format::{TimeSpan, escape, format_size, percent, timestamp};
 use super::palette::{Person, UserColours};
 use super::rows::{self, Row};
-use super::words::{Moment, moment, percent, size, text};
-use super::{Chrome, Frame, NoPage, html};
+use super::{Chrome, Frame, PageError, html};
 use crate::forecast_cache::Forecast;
-use crate::http::Shared;
+use crate::http::AppState;
 use crate::replica::Reader;
 use crate::views;
 use askama::Template;
@@ -17,29 +17,29 @@ use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{ForeignProcess, GpuTask, GpuView, Timestamp, WorkerState, WorkerView};
 use warpyard_worker::agent::Watched;
 
-/// How much of the queue the page shows; the rest has a page of its own.
-const SHOWN: usize = 12;
+/// Rows of the queue; the rest is on the Queue page.
+const QUEUE_ROWS: usize = 12;
 
-/// How many jobs a tile names.
-const NAMED: usize = 5;
+/// The most jobs listed on a tile.
+const JOBS_PER_TILE: usize = 5;
 
-/// How many users the legend names.
+/// The most users in the legend.
 const USERS: usize = 12;
 
-/// How much of a user's name is shown.
+/// The most characters of a user name.
 const USER: usize = 18;
 
 #[derive(Template)]
 #[template(path = "now.html")]
 struct Now {
     chrome: Chrome,
-    tiles: Vec<Tile>,
-    workers: Vec<Machine>,
+    tiles: Vec<GpuTile>,
+    workers: Vec<WorkerTile>,
     line: Vec<Row>,
-    /// How many rows of what is ready are not shown.
+    /// The number of ready rows that are not shown.
     more: usize,
     running: usize,
-    /// How many tasks could start, in line or held back by their own array.
+    /// The number of ready tasks, queued or over their array's limit.
     ready: u64,
     blocked: usize,
     free: usize,
@@ -48,27 +48,27 @@ struct Now {
     more_users: usize,
 }
 
-/// A user with tasks running or waiting.
+/// A user with running or waiting tasks.
 #[derive(Default)]
 struct User {
     person: Option<Person>,
-    /// GPUs with a task of theirs, each counted once.
+    /// GPUs with one of their tasks, each counted once.
     gpus: usize,
     running: usize,
     waiting: u64,
 }
 
-/// A device.
-struct Tile {
+/// The tile of a GPU.
+struct GpuTile {
     id: String,
     kind: String,
     memory: String,
     used: String,
     word: &'static str,
     class: &'static str,
-    parts: Vec<Part>,
-    jobs: Vec<OnTile>,
-    /// How many more jobs are on it.
+    parts: Vec<BarSegment>,
+    jobs: Vec<TileJob>,
+    /// The number of further jobs on it.
     others: usize,
     foreign: Option<String>,
     note: Option<String>,
@@ -76,41 +76,41 @@ struct Tile {
     readings: Vec<String>,
 }
 
-/// A part of a memory bar, in percent.
-struct Part {
+/// A segment of a memory bar, in percent.
+struct BarSegment {
     x: f64,
     width: f64,
-    /// The middle, for the initials.
+    /// The middle, where the initials are.
     middle: f64,
     initials: String,
     class: String,
 }
 
 /// The tasks of one job on a device or worker.
-struct OnTile {
+struct TileJob {
     person: Person,
     job: String,
     task: String,
     name: String,
     count: usize,
     share: String,
-    since: Option<Moment>,
+    since: Option<TimeSpan>,
 }
 
-/// A worker: what tasks have reserved of it, and what is in use on its machine.
-struct Machine {
+/// The tile of a worker: what is reserved and what is in use.
+struct WorkerTile {
     name: String,
     word: &'static str,
     class: &'static str,
-    /// Nothing where a simulation does not count them.
+    /// Empty where a simulated worker has unlimited CPUs and memory.
     meters: Vec<Meter>,
     running: u64,
-    /// Those of its tasks that have no device.
-    jobs: Vec<OnTile>,
+    /// Jobs whose tasks have no device.
+    jobs: Vec<TileJob>,
     others: usize,
 }
 
-/// An amount reserved and an amount in use of one whole.
+/// A reserved and a used amount of a total.
 struct Meter {
     name: &'static str,
     reserved: String,
@@ -120,7 +120,7 @@ struct Meter {
     whole: String,
 }
 
-pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
+pub(super) async fn page(State(app): AppState, headers: HeaderMap) -> Result<Response, PageError> {
     let (starts, watched, frame) = (app.forecasts.latest(), app.watched.clone(), Frame::of(&app, &headers));
     let page = app.engine.read(move |f| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
@@ -136,19 +136,19 @@ impl Now {
         let (cluster, now) = (f.cluster(), f.now());
         let colours = frame.colours.clone();
         let gpus = views::gpus(cluster, watched);
-        let (line, held_back) = (rows::in_line(f, 0, SHOWN), rows::held_back(cluster));
+        let (line, held_back) = (rows::queued(f, 0, QUEUE_ROWS), rows::array_limited(cluster));
         let nodes = cluster.view().ready_count();
-        let waiting = line.iter().chain(&held_back).take(SHOWN);
-        let drawn = waiting.filter_map(|entry| rows::row(f, entry, starts, &colours, now));
+        let waiting = line.iter().chain(&held_back).take(QUEUE_ROWS);
+        let drawn = waiting.filter_map(|entry| rows::build_row(f, entry, starts, &colours, now));
         let mut users = users(f, &gpus, &colours);
         let more_users = users.len().saturating_sub(USERS);
         users.truncate(USERS);
         Now {
             free: gpus.iter().filter(|g| g.tasks.is_empty() && g.unavailable.is_none()).count(),
             has_gpus: !gpus.is_empty(),
-            tiles: gpus.iter().map(|gpu| tile(gpu, &colours, moment(now))).collect(),
-            workers: machines(f, watched, &colours, moment(now)),
-            more: usize::saturating_sub(nodes + held_back.len(), SHOWN),
+            tiles: gpus.iter().map(|gpu| tile(gpu, &colours, timestamp(now))).collect(),
+            workers: worker_tiles(f, watched, &colours, timestamp(now)),
+            more: usize::saturating_sub(nodes + held_back.len(), QUEUE_ROWS),
             line: drawn.collect(),
             running: cluster.view().active(),
             ready: f.index().tasks().ready,
@@ -160,7 +160,7 @@ impl Now {
     }
 }
 
-/// Everyone with a task running or ready, those with most GPUs first.
+/// Users with running or ready tasks, those with most GPUs first.
 fn users(f: &Reader<'_>, gpus: &[GpuView], colours: &UserColours) -> Vec<User> {
     let mut users: BTreeMap<String, User> = BTreeMap::new();
     for gpu in gpus {
@@ -177,7 +177,7 @@ fn users(f: &Reader<'_>, gpus: &[GpuView], colours: &UserColours) -> Vec<User> {
     users
 }
 
-fn tile(gpu: &GpuView, colours: &UserColours, now: Timestamp) -> Tile {
+fn tile(gpu: &GpuView, colours: &UserColours, now: Timestamp) -> GpuTile {
     let (word, class) = match (&gpu.unavailable, gpu.foreign_bytes, gpu.tasks.len()) {
         (Some(_), 1.., _) => ("other process", "foreign"),
         (Some(_), _, _) => ("unavailable", "gone"),
@@ -191,7 +191,7 @@ fn tile(gpu: &GpuView, colours: &UserColours, now: Timestamp) -> Tile {
         let person = colours.person(&task.user, USER);
         let width = percent(task.memory_bytes, gpu.memory_bytes).min(100.0 - x);
         let initials = if width >= 11.0 { person.initials } else { String::new() };
-        parts.push(Part {
+        parts.push(BarSegment {
             x,
             width,
             middle: x + width / 2.0,
@@ -203,29 +203,29 @@ fn tile(gpu: &GpuView, colours: &UserColours, now: Timestamp) -> Tile {
     if gpu.foreign_bytes > 0 {
         let width = percent(gpu.foreign_bytes, gpu.memory_bytes).min(100.0 - x);
         let middle = x + width / 2.0;
-        parts.push(Part { x, width, middle, initials: String::new(), class: "hatched".into() });
+        parts.push(BarSegment { x, width, middle, initials: String::new(), class: "hatched".into() });
     }
     let promised: u64 = gpu.tasks.iter().map(|t| t.memory_bytes).sum();
     let jobs = jobs_on(gpu, colours, now);
-    Tile {
-        id: text(&gpu.id),
-        kind: text(&gpu.kind),
-        memory: size(gpu.memory_bytes),
-        used: size(promised.saturating_add(gpu.foreign_bytes).min(gpu.memory_bytes)),
+    GpuTile {
+        id: escape(&gpu.id),
+        kind: escape(&gpu.kind),
+        memory: format_size(gpu.memory_bytes),
+        used: format_size(promised.saturating_add(gpu.foreign_bytes).min(gpu.memory_bytes)),
         word,
         class,
         parts,
-        others: jobs.len().saturating_sub(NAMED),
-        jobs: jobs.into_iter().take(NAMED).collect(),
+        others: jobs.len().saturating_sub(JOBS_PER_TILE),
+        jobs: jobs.into_iter().take(JOBS_PER_TILE).collect(),
         foreign: (gpu.foreign_bytes > 0).then(|| foreign(gpu)),
-        note: gpu.unavailable.as_deref().map(text),
+        note: gpu.unavailable.as_deref().map(escape),
         busy: gpu.utilisation_percent.map(|busy| busy.min(100)),
         readings: readings(gpu),
     }
 }
 
-/// The jobs on a device, the tasks of each together.
-fn jobs_on(gpu: &GpuView, colours: &UserColours, now: Timestamp) -> Vec<OnTile> {
+/// The jobs on a GPU, with the tasks of each together.
+fn jobs_on(gpu: &GpuView, colours: &UserColours, now: Timestamp) -> Vec<TileJob> {
     let job_of = |task: &GpuTask| task.task.split(['.', '[']).next().unwrap_or_default().to_owned();
     let mut jobs: Vec<(String, Vec<&GpuTask>)> = Vec::new();
     for task in &gpu.tasks {
@@ -237,55 +237,55 @@ fn jobs_on(gpu: &GpuView, colours: &UserColours, now: Timestamp) -> Vec<OnTile> 
     }
     let one = |(job, tasks): (String, Vec<&GpuTask>)| {
         let bytes: u64 = tasks.iter().map(|task| task.memory_bytes).sum();
-        OnTile {
+        TileJob {
             person: colours.person(&tasks[0].user, USER),
-            task: text(if tasks.len() == 1 { &tasks[0].task } else { &job }),
-            name: text(tasks[0].name.as_deref().unwrap_or_default()),
+            task: escape(if tasks.len() == 1 { &tasks[0].task } else { &job }),
+            name: escape(tasks[0].name.as_deref().unwrap_or_default()),
             count: tasks.len(),
             share: if bytes >= gpu.memory_bytes && tasks.len() == 1 {
                 "whole GPU".into()
             } else if let Some(requested) = over_request(&tasks) {
-                format!("{}, requested {}", size(bytes), size(requested))
+                format!("{}, requested {}", format_size(bytes), format_size(requested))
             } else {
-                size(bytes)
+                format_size(bytes)
             },
-            since: tasks.iter().filter_map(|task| task.since).min().map(|at| Moment::since(at, now)),
+            since: tasks.iter().filter_map(|task| task.since).min().map(|at| TimeSpan::since(at, now)),
             job,
         }
     };
     jobs.into_iter().map(one).collect()
 }
 
-/// The memory tasks requested, where one of them uses more.
+/// The requested memory of tasks, where one of them uses more.
 fn over_request(tasks: &[&GpuTask]) -> Option<u64> {
     let over = tasks.iter().any(|task| task.requested_bytes.is_some());
     over.then(|| tasks.iter().map(|task| task.requested_bytes.unwrap_or(task.memory_bytes)).sum())
 }
 
-/// How much of a device other processes have, and which.
+/// The memory used by foreign processes, and which they are.
 fn foreign(gpu: &GpuView) -> String {
     let process = |p: &ForeignProcess| format!("pid {}", p.pid);
-    let some: Vec<_> = gpu.foreign.iter().take(NAMED).map(process).collect();
+    let some: Vec<_> = gpu.foreign.iter().take(JOBS_PER_TILE).map(process).collect();
     let who = if some.is_empty() { String::new() } else { format!(" ({})", some.join(", ")) };
-    format!("{} used by processes outside warpyard{who}", size(gpu.foreign_bytes))
+    format!("{} used by processes outside warpyard{who}", format_size(gpu.foreign_bytes))
 }
 
-/// Temperature and power, where the device tells.
+/// Temperature and power, where the device reports them.
 fn readings(gpu: &GpuView) -> Vec<String> {
     let degrees = gpu.temperature_celsius.map(|degrees| format!("{degrees} °C"));
     let watts = gpu.power_watts.map(|watts| format!("{watts} W"));
     degrees.into_iter().chain(watts).collect()
 }
 
-/// A simulated worker of which nothing but GPUs was said has as much of the rest as anyone may want.
-const ENDLESS: u64 = 1 << 50;
+/// The memory from which on a simulated worker counts as unlimited.
+const UNLIMITED: u64 = 1 << 50;
 
-fn machines(
+fn worker_tiles(
     f: &Reader<'_>,
     watched: Option<&Watched>,
     colours: &UserColours,
     now: Timestamp,
-) -> Vec<Machine> {
+) -> Vec<WorkerTile> {
     let cluster = f.cluster();
     let machine = |(view, (_, worker)): (WorkerView, (_, &warpyard_core::cluster::Worker))| {
         let (word, class) = match view.state {
@@ -296,19 +296,19 @@ fn machines(
         let bare = worker.tasks().iter().filter_map(|&id| {
             let (attempt, _) = cluster.view().attempt(id).filter(|(a, _)| a.placement.devices.is_empty())?;
             let job = cluster.job(id.job)?;
-            Some(OnTile {
+            Some(TileJob {
                 person: colours.person(&job.user, USER),
                 job: job.id.to_string(),
-                task: text(&views::task_name(cluster, id)),
-                name: text(&job.spec.name),
+                task: escape(&views::task_name(cluster, id)),
+                name: escape(&job.spec.name),
                 count: 1,
                 share: cpus(job.spec.tasks[id.node as usize].needs.cpus),
-                since: Some(Moment::since(moment(attempt.started.unwrap_or(attempt.placed)), now)),
+                since: Some(TimeSpan::since(timestamp(attempt.started.unwrap_or(attempt.placed)), now)),
             })
         });
         let mut jobs: Vec<_> = bare.take(200).collect();
-        let others = jobs.len().saturating_sub(NAMED);
-        jobs.truncate(NAMED);
+        let others = jobs.len().saturating_sub(JOBS_PER_TILE);
+        jobs.truncate(JOBS_PER_TILE);
         let meters = [
             Meter {
                 name: "CPU",
@@ -320,16 +320,16 @@ fn machines(
             },
             Meter {
                 name: "memory",
-                reserved: size(view.used_memory_bytes),
+                reserved: format_size(view.used_memory_bytes),
                 reserved_percent: percent(view.used_memory_bytes, view.memory_bytes),
-                used: view.memory_in_use_bytes.map(size),
+                used: view.memory_in_use_bytes.map(format_size),
                 used_percent: percent(view.memory_in_use_bytes.unwrap_or(0), view.memory_bytes),
-                whole: size(view.memory_bytes),
+                whole: format_size(view.memory_bytes),
             },
         ];
-        let counted = view.memory_bytes < ENDLESS;
-        Machine {
-            name: text(&view.id),
+        let counted = view.memory_bytes < UNLIMITED;
+        WorkerTile {
+            name: escape(&view.id),
             word,
             class,
             meters: meters.into_iter().filter(|_| counted).collect(),

@@ -2,7 +2,7 @@
 //! every page. The stylesheet defines the colours as `u0` to `u7`; initials stand beside them, so that a colour is never
 //! the only sign.
 
-use super::words::{short_text, text};
+use super::format::{escape, escape_truncated};
 use askama::Template;
 use askama::filters::HtmlSafe;
 use std::collections::HashMap;
@@ -43,8 +43,8 @@ impl UserColours {
         Person {
             colour: self.of(user),
             initials: initials(user),
-            whole: text(user),
-            cut: short_text(user, most),
+            whole: escape(user),
+            cut: escape_truncated(user, most),
         }
     }
 }

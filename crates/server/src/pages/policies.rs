@@ -1,12 +1,13 @@
 //! The Policies page: the policy in force with its numbers filled in, and every other, grouped, with the order it would
 //! put the queue in.
 
-use super::words::{Date, Moment, moment, text};
-use super::{Chrome, Frame, NoPage, html};
-use crate::http::{By, Shared};
+use super::format::{Date, TimeSpan, escape, timestamp};
+use super::{Chrome, Frame, PageError, html};
+use crate::http::{AppState, CallerExtension};
 use crate::replica::Reader;
 use crate::views;
 use askama::Template;
+use askama::filters::HtmlSafe;
 use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -15,7 +16,7 @@ use warpyard_api::wire::PolicyView;
 use warpyard_core::policy::{ParamType, PolicyChoice, PolicyDef};
 use warpyard_core::{TaskId, Time};
 
-/// How much of the line is shown.
+/// The most rows of the queue.
 const SHOWN: usize = 12;
 
 #[derive(Template)]
@@ -26,62 +27,69 @@ struct Policies {
     summary: String,
     source: String,
     formula: &'static str,
-    line: Vec<Place>,
+    line: Vec<QueuedTask>,
     groups: Vec<Group>,
     admin: bool,
 }
 
-/// A place in line, with the numbers that put it there.
-struct Place {
+/// A queued task with the values that determine its position.
+struct QueuedTask {
     at: usize,
     job: String,
     task: String,
     name: String,
     user: String,
-    numbers: Numbers,
+    key: OrderKey,
 }
 
-/// What a policy says of a task, with the moment it was submitted as a date in place of seconds since 1970.
-struct Numbers {
+/// The values a policy orders a task by, with the submission time as a date in place of seconds since 1970.
+#[derive(Template)]
+#[template(
+    source = r#"<code>{{ before }}{% if let Some(d) = date %}{{ d }}{% endif %}{{ after }}</code>"#,
+    ext = "html"
+)]
+struct OrderKey {
     before: String,
     date: Option<Date>,
     after: String,
 }
 
-/// Policies with the same aim.
+impl HtmlSafe for OrderKey {}
+
+/// Policies listed under one heading.
 struct Group {
     title: String,
     policies: Vec<Choice>,
 }
 
-/// A policy that can be chosen.
+/// A policy of the registry.
 struct Choice {
     name: String,
-    /// When to choose it.
+    /// What to choose it for.
     when: String,
     summary: String,
     source: String,
     formula: &'static str,
     active: bool,
-    params: Vec<Setting>,
+    params: Vec<ParamField>,
 }
 
-/// A parameter of it.
-struct Setting {
+/// The form field of a parameter.
+struct ParamField {
     name: String,
     help: String,
-    /// What it is now, or would be.
+    /// Its present value, or the default where another policy is in force.
     value: String,
     default: String,
-    /// The words it may be, if it is one of a few.
+    /// The words it may be, where it is one of a few.
     words: Vec<&'static str>,
 }
 
 pub(super) async fn page(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     headers: HeaderMap,
-) -> Result<Response, NoPage> {
+) -> Result<Response, PageError> {
     let (frame, defs) = (Frame::of(&app, &headers), app.policies);
     Ok(html(StatusCode::OK, &app.engine.read(move |f| Policies::of(f, defs, frame, who.is_admin())).await?))
 }
@@ -95,13 +103,13 @@ impl Policies {
         let (policy, clock) = (f.policy(), f.now());
         let place = |(at, task): (usize, TaskId)| {
             let job = cluster.job(task.job)?;
-            Some(Place {
+            Some(QueuedTask {
                 at: at + 1,
                 job: job.id.to_string(),
-                task: text(&views::task_name(cluster, task)),
-                name: text(&job.spec.name),
-                user: text(&job.user),
-                numbers: numbers(policy.formula_values(cluster.view(), task, clock), job.submitted),
+                task: escape(&views::task_name(cluster, task)),
+                name: escape(&job.spec.name),
+                user: escape(&job.user),
+                key: order_key(policy.formula_values(cluster.view(), task, clock), job.submitted),
             })
         };
         let mut by_group: Vec<_> = views.iter().zip(defs).collect();
@@ -116,7 +124,7 @@ impl Policies {
         }
         let line = policy.queue_order(cluster.view(), SHOWN, clock).into_iter().enumerate();
         Policies {
-            in_force: text(&choice.to_string()),
+            in_force: escape(&choice.to_string()),
             summary: now.map(|p| p.summary.clone()).unwrap_or_default(),
             source: now.map(|p| p.source.clone()).unwrap_or_default(),
             formula: policy.formula(),
@@ -128,30 +136,31 @@ impl Policies {
     }
 }
 
-fn numbers(said: Option<String>, submitted: Time) -> Numbers {
-    let said = said.unwrap_or_default();
-    match said.split_once(&format!("{:.0}", submitted.secs())) {
+fn order_key(explanation: Option<String>, submitted: Time) -> OrderKey {
+    let text = explanation.unwrap_or_default();
+    match text.split_once(&format!("{:.0}", submitted.secs())) {
         Some((before, after)) if before.ends_with("t = ") => {
-            let date = Some(Moment::date(moment(submitted)));
-            Numbers { before: text(before), date, after: text(after) }
+            let date = Some(TimeSpan::date(timestamp(submitted)));
+            OrderKey { before: escape(before), date, after: escape(after) }
         }
-        _ => Numbers { before: text(&said), date: None, after: String::new() },
+        _ => OrderKey { before: escape(&text), date: None, after: String::new() },
     }
 }
 
 fn chosen(view: &PolicyView, def: &PolicyDef, in_force: &PolicyChoice) -> Choice {
     let plain = PolicyChoice { name: def.name.into(), ..PolicyChoice::default() };
     let choice = if view.active { in_force } else { &plain };
-    let setting = |(shown, param): (&warpyard_api::wire::ParamView, &warpyard_core::policy::Param)| Setting {
-        name: shown.name.clone(),
-        help: param.help.into(),
-        value: text(&shown.value.as_ref().unwrap_or(&shown.default).to_string()),
-        default: shown.default.to_string(),
-        words: match param.default {
-            ParamType::Word(words) => words.to_vec(),
-            ParamType::Number(_) | ParamType::Text => vec![],
-        },
-    };
+    let setting =
+        |(shown, param): (&warpyard_api::wire::ParamView, &warpyard_core::policy::Param)| ParamField {
+            name: shown.name.clone(),
+            help: param.help.into(),
+            value: escape(&shown.value.as_ref().unwrap_or(&shown.default).to_string()),
+            default: shown.default.to_string(),
+            words: match param.default {
+                ParamType::Word(words) => words.to_vec(),
+                ParamType::Number(_) | ParamType::Text => vec![],
+            },
+        };
     Choice {
         name: view.name.clone(),
         when: view.when.clone(),

@@ -1,11 +1,12 @@
-//! Everything that is not over: what runs, who is in line, whom their own array holds back, who waits for something else.
+//! The Queue page: every task that has not ended, running ones first, then the queue in order, then those over their
+//! array's limit, then blocked ones.
 
-use super::rows::{self, Entry, Row};
-use super::table::{Asked, Column, Head};
-use super::words::text;
-use super::{Chrome, Frame, NoPage, html};
+use super::format::escape;
+use super::rows::{self, Row, RowSource};
+use super::table::{Column, Head, TableQuery};
+use super::{Chrome, Frame, PageError, html};
 use crate::forecast_cache::Forecast;
-use crate::http::Shared;
+use crate::http::AppState;
 use crate::replica::Reader;
 use askama::Template;
 use axum::extract::{Query, State};
@@ -13,35 +14,35 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use warpyard_core::{Cluster, Time};
 
-/// How many rows a page has.
+/// Rows on a page.
 const ROWS: usize = 50;
 
-/// So many jobs of a user are looked up one by one, rather than found among all.
+/// Up to this many jobs of a user are looked up one by one; above it all jobs are scanned.
 const FEW: usize = 2_000;
 
-/// How many users the filter offers.
+/// The most users in the filter's menu.
 const USERS: usize = 200;
 
 const COLUMNS: [Column; 16] = [
     Column::number("#", ""),
-    Column::words("state", "state"),
-    Column::words("job", "name"),
-    Column::words("user", "user"),
+    Column::text("state", "state"),
+    Column::text("job", "name"),
+    Column::text("user", "user"),
     Column::number("priority", "priority").choosable(true),
-    Column::words("needs", "gpus").choosable(true),
+    Column::text("needs", "gpus").choosable(true),
     Column::number("limit", "limit").choosable(true),
-    Column::words("mode", "").choosable(false),
-    Column::words("scope", "").choosable(false),
-    Column::words("on", "").choosable(true),
+    Column::text("mode", "").choosable(false),
+    Column::text("scope", "").choosable(false),
+    Column::text("on", "").choosable(true),
     Column::number("heard", "").choosable(false),
     Column::number("submitted", "submitted").choosable(false),
     Column::number("waited", "waited").choosable(true),
     Column::number("ran", "ran").choosable(true),
     Column::number("starts", "").choosable(true),
-    Column::words("why", "").choosable(true),
+    Column::text("why", "").choosable(true),
 ];
 
-/// The states something that is not over may be in.
+/// The states of a task that has not ended.
 const STATES: [&str; 6] = ["running", "placed", "paused", "stopping", "ready", "blocked"];
 
 #[derive(Template)]
@@ -49,7 +50,7 @@ const STATES: [&str; 6] = ["running", "placed", "paused", "stopping", "ready", "
 struct Queue {
     chrome: Chrome,
     rows: Vec<Row>,
-    asked: Asked,
+    query: TableQuery,
     heads: Vec<Head>,
     users: Vec<String>,
     states: &'static [&'static str],
@@ -62,64 +63,64 @@ struct Queue {
 }
 
 pub(super) async fn page(
-    State(app): Shared,
+    State(app): AppState,
     headers: HeaderMap,
-    Query(asked): Query<Asked>,
-) -> Result<Response, NoPage> {
+    Query(query): Query<TableQuery>,
+) -> Result<Response, PageError> {
     let (starts, frame) = (app.forecasts.latest(), Frame::of(&app, &headers));
-    let page = app.engine.read(move |f| Queue::of(f, asked, &starts, frame)).await?;
+    let page = app.engine.read(move |f| Queue::of(f, query, &starts, frame)).await?;
     rows::await_forecast(&app, &page.rows);
     Ok(html(StatusCode::OK, &page))
 }
 
 impl Queue {
-    fn of(f: &Reader<'_>, asked: Asked, starts: &Forecast, frame: Frame) -> Queue {
+    fn of(f: &Reader<'_>, query: TableQuery, starts: &Forecast, frame: Frame) -> Queue {
         let (cluster, now) = (f.cluster(), f.now());
         let users = f.index().users().map(|(user, _)| user);
         let pages = |total: usize| total.div_ceil(ROWS).max(1);
-        let (entries, total, at) = match asked.is_plain() {
+        let (entries, total, at) = match query.is_plain() {
             true => {
                 let total = count(f);
-                let at = asked.page.clamp(1, pages(total));
+                let at = query.page.clamp(1, pages(total));
                 (entries(f, (at - 1) * ROWS, ROWS), total, at)
             }
             false => {
-                let mut entries = candidates(f, &asked);
-                entries.retain(|entry| wanted(cluster, entry, &asked));
-                sort(cluster, &mut entries, asked.order(), now);
+                let mut entries = candidates(f, &query);
+                entries.retain(|entry| wanted(cluster, entry, &query));
+                sort(cluster, &mut entries, query.order(), now);
                 let total = entries.len();
-                let at = asked.page.clamp(1, pages(total));
+                let at = query.page.clamp(1, pages(total));
                 (entries.into_iter().skip((at - 1) * ROWS).take(ROWS).collect(), total, at)
             }
         };
         let pages = pages(total);
         let shown = entries.iter();
         Queue {
-            rows: shown.filter_map(|entry| rows::row(f, entry, starts, &frame.colours, now)).collect(),
+            rows: shown.filter_map(|entry| rows::build_row(f, entry, starts, &frame.colours, now)).collect(),
             chrome: Chrome::of(f, "Queue", "queue", frame),
-            users: users.take(USERS).map(text).collect(),
+            users: users.take(USERS).map(escape).collect(),
             total,
-            filtered: asked.is_filtered(),
+            filtered: query.is_filtered(),
             has_gpus: cluster.pool().workers().any(|(_, worker)| worker.devices().next().is_some()),
-            heads: asked.heads(&COLUMNS),
+            heads: query.heads(&COLUMNS),
             states: &STATES,
             first: (at - 1) * ROWS + 1,
             previous: (at > 1).then(|| at - 1),
             next: (at < pages).then_some(at + 1),
-            asked: asked.harmless(at),
+            query: query.escaped(at),
         }
     }
 }
 
-/// How many rows what is not over has.
+/// The number of rows without a filter.
 fn count(f: &Reader<'_>) -> usize {
     let cluster = f.cluster();
-    let (on_workers, held_back) = (rows::on_workers(cluster).len(), rows::held_back(cluster).len());
+    let (on_workers, held_back) = (rows::on_workers(cluster).len(), rows::array_limited(cluster).len());
     on_workers + cluster.view().ready_count() + held_back + f.index().blocked_nodes()
 }
 
-/// What is not over, as it is listed where nothing else is asked for: so many rows, without the first few.
-fn entries(f: &Reader<'_>, skip: usize, most: usize) -> Vec<Entry> {
+/// A range of the rows without a filter, in their default order.
+fn entries(f: &Reader<'_>, skip: usize, most: usize) -> Vec<RowSource> {
     let mut entries = rows::on_workers(f.cluster());
     let in_line = f.cluster().view().ready_count();
     let skipped = skip.min(entries.len());
@@ -127,31 +128,31 @@ fn entries(f: &Reader<'_>, skip: usize, most: usize) -> Vec<Entry> {
     entries.truncate(most);
     let skip_in_line = skip - skipped;
     if entries.len() < most && skip_in_line < in_line {
-        entries.extend(rows::in_line(f, skip_in_line, most - entries.len()));
+        entries.extend(rows::queued(f, skip_in_line, most - entries.len()));
     }
     if entries.len() < most {
-        let rest = rows::held_back(f.cluster()).into_iter().chain(rows::blocked(f));
+        let rest = rows::array_limited(f.cluster()).into_iter().chain(rows::blocked(f));
         let more = most - entries.len();
         entries.extend(rest.skip(skip_in_line.saturating_sub(in_line)).take(more));
     }
     entries
 }
 
-/// Of what is not over, all that may be asked for, in the same order: no more than a state or a user lets through where
-/// those are few.
-fn candidates(f: &Reader<'_>, asked: &Asked) -> Vec<Entry> {
+/// The rows that a filter may let through, in their default order: only those of a state or a user where these are
+/// few.
+fn candidates(f: &Reader<'_>, query: &TableQuery) -> Vec<RowSource> {
     let cluster = f.cluster();
     let of_user =
-        Some(f.index().of_user(&asked.user)).filter(|jobs| !asked.user.is_empty() && jobs.len() <= FEW);
-    match (asked.state.as_str(), of_user) {
+        Some(f.index().of_user(&query.user)).filter(|jobs| !query.user.is_empty() && jobs.len() <= FEW);
+    match (query.state.as_str(), of_user) {
         ("running" | "placed" | "paused" | "stopping", _) => rows::on_workers(cluster),
         ("blocked", _) => rows::blocked(f).collect(),
         (_, Some(jobs)) => {
             let jobs =
                 || jobs.iter().filter_map(|job| cluster.job(*job)).filter(|job| job.finished.is_none());
             let mut entries = rows::on_workers(cluster);
-            entries.extend(rows::in_line_of(f, jobs()));
-            entries.extend(rows::held_back(cluster));
+            entries.extend(rows::queued_of(f, jobs()));
+            entries.extend(rows::array_limited(cluster));
             entries.extend(jobs().flat_map(rows::blocked_of));
             entries
         }
@@ -159,33 +160,35 @@ fn candidates(f: &Reader<'_>, asked: &Asked) -> Vec<Entry> {
     }
 }
 
-fn wanted(cluster: &Cluster, entry: &Entry, asked: &Asked) -> bool {
+fn wanted(cluster: &Cluster, entry: &RowSource, query: &TableQuery) -> bool {
     let node = entry.node();
     let Some(job) = cluster.job(node.job) else { return false };
-    let has = |text: &str| text.to_lowercase().contains(&asked.q.trim().to_lowercase());
-    (asked.user.is_empty() || job.user == asked.user)
-        && (asked.state.is_empty() || entry.state(cluster).word() == asked.state)
-        && (asked.q.trim().is_empty()
+    let has = |text: &str| text.to_lowercase().contains(&query.q.trim().to_lowercase());
+    (query.user.is_empty() || job.user == query.user)
+        && (query.state.is_empty() || entry.state(cluster).word() == query.state)
+        && (query.q.trim().is_empty()
             || has(&job.spec.name)
             || has(&job.spec.tasks[node.node as usize].name)
-            || job.id.to_string() == asked.q.trim())
+            || job.id.to_string() == query.q.trim())
 }
 
-/// Sorts by a column; by none, or one there is not, leaves all as it is.
-fn sort(cluster: &Cluster, entries: &mut [Entry], (by, down): (&str, bool), now: Time) {
-    let job = |e: &Entry| cluster.job(e.node().job);
-    let text = |entries: &mut [Entry], of: &dyn Fn(&Entry) -> String| entries.sort_by_cached_key(|e| of(e));
-    let number = |entries: &mut [Entry], of: &dyn Fn(&Entry) -> i64| entries.sort_by_key(|e| of(e));
+/// Sorts rows by a column; an unknown column leaves them as they are.
+fn sort(cluster: &Cluster, entries: &mut [RowSource], (by, down): (&str, bool), now: Time) {
+    let job = |e: &RowSource| cluster.job(e.node().job);
+    let by_text =
+        |entries: &mut [RowSource], of: &dyn Fn(&RowSource) -> String| entries.sort_by_cached_key(|e| of(e));
+    let by_number =
+        |entries: &mut [RowSource], of: &dyn Fn(&RowSource) -> i64| entries.sort_by_key(|e| of(e));
     match by {
-        "user" => text(entries, &|e| job(e).map(|j| j.user.clone()).unwrap_or_default()),
-        "name" => text(entries, &|e| job(e).map(|j| j.spec.name.to_lowercase()).unwrap_or_default()),
-        "state" => text(entries, &|e| e.state(cluster).word().to_owned()),
-        "priority" => number(entries, &|e| job(e).map_or(0, |j| j.priority)),
-        "submitted" => number(entries, &|e| job(e).map_or(0, |j| j.submitted.0 as i64)),
-        "gpus" => number(entries, &|e| {
+        "user" => by_text(entries, &|e| job(e).map(|j| j.user.clone()).unwrap_or_default()),
+        "name" => by_text(entries, &|e| job(e).map(|j| j.spec.name.to_lowercase()).unwrap_or_default()),
+        "state" => by_text(entries, &|e| e.state(cluster).word().to_owned()),
+        "priority" => by_number(entries, &|e| job(e).map_or(0, |j| j.priority)),
+        "submitted" => by_number(entries, &|e| job(e).map_or(0, |j| j.submitted.0 as i64)),
+        "gpus" => by_number(entries, &|e| {
             job(e).map_or(0, |j| i64::from(j.spec.tasks[e.node().node as usize].needs.gpus))
         }),
-        "limit" => number(entries, &|e| {
+        "limit" => by_number(entries, &|e| {
             let limit = job(e).and_then(|j| j.spec.tasks[e.node().node as usize].timeout);
             limit.map_or(i64::MAX, |limit| limit.0 as i64)
         }),
@@ -199,7 +202,7 @@ fn sort(cluster: &Cluster, entries: &mut [Entry], (by, down): (&str, bool), now:
         entries.reverse();
     }
     if by == "ran" {
-        // What has not begun ran neither least nor most.
+        // Tasks that have not started come last in either order.
         entries.sort_by_key(|e| e.began(cluster).is_none());
     }
 }

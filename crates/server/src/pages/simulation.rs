@@ -1,16 +1,16 @@
-//! The clock of a simulation that is shown, on every page, with what slows it down, speeds it up and stops it.
+//! The bar of a simulation on every page: its clock, and controls for its speed.
 
-use super::words::moment;
+use super::format::timestamp;
 use crate::simulation::Simulation;
 use askama::Template;
 use askama::filters::HtmlSafe;
 use warpyard_api::wire::Timestamp;
 
-/// The speeds that buttons lead to; the interface takes any.
+/// The speeds that the buttons step through; the API accepts any.
 const LADDER: [f64; 13] =
     [1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0];
 
-/// What the bar shows.
+/// The bar.
 #[derive(Clone, Template)]
 #[template(path = "simulation.html")]
 pub(super) struct SimulationBar {
@@ -18,7 +18,7 @@ pub(super) struct SimulationBar {
     began: Timestamp,
     clock: String,
     pub(super) speed: f64,
-    /// What the speed is in words.
+    /// The speed in words.
     per_second: String,
     pub(super) paused: bool,
     over: bool,
@@ -29,10 +29,10 @@ pub(super) struct SimulationBar {
 impl HtmlSafe for SimulationBar {}
 
 impl SimulationBar {
-    /// The bar of a simulation, as it is now.
+    /// The bar of a simulation in its present state.
     pub(super) fn of(simulation: &Simulation) -> Option<SimulationBar> {
         let pace = simulation.clock.pace()?;
-        let (now, began) = (moment(simulation.clock.now()), moment(simulation.began));
+        let (now, began) = (timestamp(simulation.clock.now()), timestamp(simulation.began));
         Some(SimulationBar {
             clock: clock(now.as_millis() - began.as_millis()),
             now,
@@ -47,7 +47,7 @@ impl SimulationBar {
     }
 }
 
-/// How long it has gone on: "2d 03:04:05". The pages' script says it the same way.
+/// The simulated time since its beginning: "2d 03:04:05". `formatElapsed` in assets/format.js writes the same.
 fn clock(millis: i64) -> String {
     let seconds = millis.max(0) / 1000;
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -55,7 +55,7 @@ fn clock(millis: i64) -> String {
     if days > 0 { format!("{days}d {time}") } else { time }
 }
 
-/// How much of it passes in a second.
+/// The simulated time that passes in a second.
 fn in_words(speed: f64) -> String {
     let (amount, unit) = match speed {
         s if s >= 86_400.0 => (s / 86_400.0, "d"),

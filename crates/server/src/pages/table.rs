@@ -1,42 +1,41 @@
-//! What is asked of a table: whom, which state, what text, in what order, which page; and the heads of its columns.
+//! The query of a table page (filter, search text, order, page number) and the heads of its columns.
 
+use super::format::escape;
 use serde::Deserialize;
-use warpyard_api::text::escape_controls;
 
-/// What is asked of a table.
+/// The query string of a table page.
 #[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct TableQuery {
     #[serde(default)]
     pub(super) user: String,
     #[serde(default)]
     pub(super) q: String,
     #[serde(default)]
     pub(super) state: String,
-    /// The column it is sorted by; with `-` before it, the other way round.
+    /// The column to sort by; a leading `-` reverses the order.
     #[serde(default)]
     pub(super) sort: String,
     #[serde(default)]
     pub(super) page: usize,
 }
 
-impl Asked {
+impl TableQuery {
     pub(super) fn is_filtered(&self) -> bool {
         !self.user.is_empty() || !self.q.is_empty() || !self.state.is_empty()
     }
 
-    /// Whether nothing in particular is asked for but a page.
+    /// Whether neither a filter nor an order is set.
     pub(super) fn is_plain(&self) -> bool {
         !self.is_filtered() && self.sort.is_empty()
     }
 
-    /// What is asked, in a form that can be shown.
-    pub(super) fn harmless(&self, page: usize) -> Asked {
-        let text = |of: &str| escape_controls(of).into_owned();
-        let Asked { user, q, state, sort, .. } = self;
-        Asked { user: text(user), q: text(q), state: text(state), sort: text(sort), page }
+    /// The same query on another page, with control characters escaped for display.
+    pub(super) fn escaped(&self, page: usize) -> TableQuery {
+        let TableQuery { user, q, state, sort, .. } = self;
+        TableQuery { user: escape(user), q: escape(q), state: escape(state), sort: escape(sort), page }
     }
 
-    /// The column it is sorted by, and whether from the largest.
+    /// The column to sort by, and whether in descending order.
     pub(super) fn order(&self) -> (&str, bool) {
         match self.sort.strip_prefix('-') {
             Some(column) => (column, true),
@@ -44,7 +43,7 @@ impl Asked {
         }
     }
 
-    /// The address of the same table at another page.
+    /// The address of another page of the same table.
     pub(super) fn at_page(&self, page: &usize) -> String {
         self.address(&self.sort, *page)
     }
@@ -84,14 +83,14 @@ impl Asked {
 #[derive(Clone, Copy)]
 pub(super) struct Column {
     name: &'static str,
-    /// What the address sorts by; empty where it cannot be sorted by.
+    /// The key in the address that sorts by it; empty where it cannot be sorted by.
     key: &'static str,
     number: bool,
     choice: Option<bool>,
 }
 
 impl Column {
-    pub(super) const fn words(name: &'static str, key: &'static str) -> Column {
+    pub(super) const fn text(name: &'static str, key: &'static str) -> Column {
         Column { name, key, number: false, choice: None }
     }
 
@@ -99,7 +98,7 @@ impl Column {
         Column { name, key, number: true, choice: None }
     }
 
-    /// Lets people show or hide it; `escape_controls` until they do.
+    /// Makes it a column that readers may show or hide; `shown` by default.
     pub(super) const fn choosable(self, shown: bool) -> Column {
         Column { choice: Some(shown), ..self }
     }
@@ -109,14 +108,14 @@ impl Column {
 pub(super) struct Head {
     pub(super) name: &'static str,
     pub(super) number: bool,
-    /// Whether it is shown until someone chooses; nothing where there is no choice.
+    /// Whether it is shown by default; `None` where it always is.
     pub(super) choice: Option<bool>,
     pub(super) sorted: Option<&'static str>,
     pub(super) link: Option<String>,
 }
 
 impl Head {
-    /// The class of its cells.
+    /// The CSS class of its cells.
     pub(super) fn class(&self) -> String {
         let column = self.name.replace([' ', '-'], "");
         format!("c-{column}{}", if self.number { " n" } else { "" })
@@ -131,7 +130,7 @@ impl Head {
     }
 }
 
-/// A text as part of an address.
+/// Percent-encodes a text for an address.
 pub(super) fn encoded(text: &str) -> String {
     let byte = |b: u8| match b {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => (b as char).to_string(),
@@ -147,8 +146,8 @@ mod tests {
     #[test]
     fn a_column_sorts_up_then_down_then_not() {
         let at = |sort: &str| {
-            let asked = Asked { sort: sort.into(), user: "a&b".into(), ..Asked::default() };
-            asked.heads(&[Column::words("user", "user")])[0].link.clone().expect("a link")
+            let query = TableQuery { sort: sort.into(), user: "a&b".into(), ..TableQuery::default() };
+            query.heads(&[Column::text("user", "user")])[0].link.clone().expect("a link")
         };
         assert_eq!(at(""), "?user=a%26b&sort=user");
         assert_eq!(at("user"), "?user=a%26b&sort=-user");

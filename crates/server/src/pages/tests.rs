@@ -2,7 +2,9 @@
 
 use crate::testing::{Server, TOKEN, server, task, text};
 use axum::body::{Body, Bytes};
-use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, SET_COOKIE};
+use axum::http::header::{
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, ETAG, HOST, IF_NONE_MATCH, SET_COOKIE,
+};
 use axum::http::{Request, StatusCode};
 use futures_core::Stream;
 use std::collections::BTreeMap;
@@ -42,7 +44,7 @@ async fn nothing_is_readable_without_login() {
             assert!(!text(answer).await.contains("secret-name"), "{path}");
         }
     }
-    for path in ["/login", "/assets/style.css", "/assets/live.js", "/assets/act.js", "/assets/icon.svg"] {
+    for path in ["/login", "/assets/style.css", "/assets/page.js", "/assets/live.js", "/assets/icon.svg"] {
         assert_eq!(server.get(path, None).await.status(), StatusCode::OK, "{path}");
     }
 }
@@ -164,9 +166,9 @@ fn a_login_leads_nowhere_else() {
     for elsewhere in
         ["//evil.example", "/\\evil.example", "https://evil.example", "", "/login?once=x", "/a\nb"]
     {
-        assert_eq!(super::own_address(elsewhere), "/", "{elsewhere}");
+        assert_eq!(super::local_path(elsewhere), "/", "{elsewhere}");
     }
-    assert_eq!(super::own_address("/jobs/3?task=fit"), "/jobs/3?task=fit");
+    assert_eq!(super::local_path("/jobs/3?task=fit"), "/jobs/3?task=fit");
 }
 
 #[tokio::test]
@@ -190,7 +192,7 @@ async fn every_page_forbids_all_but_our_own_style_and_script() {
                 !page.contains(" style=") && !page.contains("<style") && !page.contains(" onclick="),
                 "{path}"
             );
-            let ours = page.matches("<script src=\"/assets/").count();
+            let ours = page.matches("<script type=\"module\" src=\"/assets/").count();
             assert_eq!(page.matches("<script").count(), ours, "{path}");
         }
     }
@@ -254,13 +256,10 @@ async fn a_thousand_in_the_queue_stay_a_small_page() {
     server.submit("ann", "sweep", vec![TaskSpec { array: array(500), ..task("point", 1) }]).await;
     let many = (0..200).map(|i| TaskSpec { array: array(5), ..task(&format!("step-{i}"), 1) }).collect();
     let graph = server.submit("bob", "graph", many).await;
-    let assets = [
-        include_str!("../../assets/style.css"),
-        include_str!("../../assets/live.js"),
-        include_str!("../../assets/act.js"),
-        include_str!("../../assets/log.js"),
-    ];
-    let fixed: usize = assets.iter().map(|a| a.len()).sum();
+    let loaded =
+        |name: &str| name == "style.css" || name == "log.js" || super::SHARED_MODULES.contains(&name);
+    let assets = super::assets::ASSETS.iter().filter(|(name, ..)| loaded(name));
+    let fixed: usize = assets.map(|(_, _, content)| content.len()).sum();
     for path in ["/".to_owned(), "/queue".into(), "/queue?page=7".into(), format!("/jobs/{graph}")] {
         let page = server.page(&path).await;
         assert!(page.len() + fixed < 150_000, "{path}: {} bytes and {fixed} of assets", page.len());
@@ -661,4 +660,52 @@ async fn a_machine_without_gpus_says_so() {
     server.join(0).await;
     let page = server.page("/").await;
     assert!(page.contains("No GPU was found") && page.contains("warpyard doctor"), "{page}");
+}
+
+/// The folder of a crate's files, read at the time of the test.
+fn files(folder: &str) -> Vec<(String, String)> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let entries = std::fs::read_dir(&folder).expect("the folder").map(|entry| entry.expect("a file").path());
+    let read = |path: std::path::PathBuf| {
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        (name, std::fs::read_to_string(&path).expect("text"))
+    };
+    entries.map(read).collect()
+}
+
+#[test]
+fn templates_fit_the_screen_they_are_read_on() {
+    for (name, content) in files("templates") {
+        for (number, line) in content.lines().enumerate() {
+            assert!(line.chars().count() <= 160, "{name}:{}: {} characters", number + 1, line.len());
+        }
+    }
+}
+
+/// A module a script imports and nobody serves would leave a page without any script.
+#[test]
+fn every_asset_is_served_and_every_import_is_one() {
+    let served = |name: &str| super::assets::ASSETS.iter().any(|(known, ..)| *known == name);
+    for (name, content) in files("assets") {
+        assert!(served(&name), "{name} is not in ASSETS");
+        if name.ends_with(".js") {
+            assert!(content.starts_with("// "), "{name} says at its top what it is");
+            for import in content.lines().filter(|line| line.starts_with("import ")) {
+                let from = import.rsplit('"').nth(1).and_then(|path| path.strip_prefix("./"));
+                assert!(from.is_some_and(served), "{name}: {import}");
+            }
+        }
+    }
+    assert!(super::SHARED_MODULES.iter().all(|name| served(name)));
+}
+
+#[tokio::test]
+async fn an_asset_that_is_known_is_not_sent_again() {
+    let server = server();
+    let answer = server.get("/assets/page.js", None).await;
+    let tag = answer.headers().get(ETAG).expect("a tag").clone();
+    assert!(text(answer).await.contains("import"));
+    let again =
+        Request::get("/assets/page.js").header(IF_NONE_MATCH, tag).body(Body::empty()).expect("a request");
+    assert_eq!(server.send(again).await.status(), StatusCode::NOT_MODIFIED);
 }

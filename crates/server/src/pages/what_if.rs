@@ -1,8 +1,8 @@
 //! The What if page: recorded submissions simulated under other policies, beside what happened.
 
-use super::words::text;
-use super::{Chrome, Frame, NoPage, html};
-use crate::http::Shared;
+use super::format::escape;
+use super::{Chrome, Frame, PageError, html};
+use crate::http::AppState;
 use crate::views;
 use askama::Template;
 use axum::extract::State;
@@ -28,7 +28,7 @@ struct Choice {
     suggested: bool,
 }
 
-pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Response, NoPage> {
+pub(super) async fn page(State(app): AppState, headers: HeaderMap) -> Result<Response, PageError> {
     let (frame, defs) = (Frame::of(&app, &headers), app.policies);
     let page = app.engine.read(move |f| {
         let mut all: Vec<_> = views::policies(None, defs).into_iter().zip(defs).collect();
@@ -51,7 +51,7 @@ pub(super) async fn page(State(app): Shared, headers: HeaderMap) -> Result<Respo
                 ("30d", "30 days"),
                 ("", "whole history"),
             ],
-            in_force: text(&f.cluster().policy().to_string()),
+            in_force: escape(&f.cluster().policy().to_string()),
             chrome: Chrome::of(f, "What if", "what-if", frame),
         }
     });

@@ -1,4 +1,4 @@
-//! Refusals as `application/problem+json`, what turns into them, and answers that come bit by bit.
+//! Refusals as `application/problem+json`, the errors that become one, and streamed bodies.
 
 use crate::caller::AccessDenied;
 use crate::convert;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc::Receiver;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::ProblemBody;
 
-/// A refusal on its way to the caller.
+/// A refused request: the problem document of its response.
 #[derive(Debug)]
 pub(crate) struct Refusal(Box<ProblemBody>);
 
@@ -23,7 +23,7 @@ impl Refusal {
         Refusal(Box::new(ProblemBody::new(status, code, detail)))
     }
 
-    /// The server failed; the caller is told that, and the log of the server what.
+    /// An internal error, which the server's log records too.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Refusal {
         tracing::error!("a request failed: {error}");
         Refusal::new(500, code::INTERNAL, error.to_string())
@@ -86,9 +86,9 @@ impl From<JsonRejection> for Refusal {
             JsonRejection::MissingJsonContentType(_) => {
                 "send JSON, with `Content-Type: application/json`".into()
             }
-            JsonRejection::JsonSyntaxError(_) => format!("what was sent is not JSON: {why}"),
+            JsonRejection::JsonSyntaxError(_) => format!("the body is not JSON: {why}"),
             JsonRejection::JsonDataError(_) => {
-                format!("what was sent has another form than is read here: {why}")
+                format!("the body does not match the schema: {why}")
             }
             _ => rejection.body_text(),
         };
@@ -96,7 +96,7 @@ impl From<JsonRejection> for Refusal {
     }
 }
 
-/// What is behind an error, without what was being done when it came up.
+/// The root cause of an error, without the context around it.
 fn detail(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -107,22 +107,22 @@ fn detail(error: &dyn std::error::Error) -> String {
 
 impl From<QueryRejection> for Refusal {
     fn from(rejection: QueryRejection) -> Refusal {
-        let said = format!("what follows the ? cannot be read: {}", detail(&rejection));
+        let said = format!("the query cannot be parsed: {}", detail(&rejection));
         Refusal::new(rejection.status().as_u16(), code::BAD_REQUEST, said)
     }
 }
 
-/// A body of whatever comes, until no more does; an error breaks it off.
-pub(super) fn as_they_come<E>(from: Receiver<Result<Bytes, E>>) -> Body
+/// A body streamed from a channel until it closes; an error aborts it.
+pub(super) fn stream_body<E>(from: Receiver<Result<Bytes, E>>) -> Body
 where
     E: std::error::Error + Send + Sync + 'static,
 {
-    Body::from_stream(Coming(from))
+    Body::from_stream(ReceiverStream(from))
 }
 
-struct Coming<T>(Receiver<T>);
+struct ReceiverStream<T>(Receiver<T>);
 
-impl<T> futures_core::Stream for Coming<T> {
+impl<T> futures_core::Stream for ReceiverStream<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {

@@ -1,6 +1,6 @@
-//! The interface described as OpenAPI 3.1, made from the table of what can be asked and the types that go over the wire.
+//! The OpenAPI 3.1 document, generated from the endpoint table and the wire types.
 
-use super::endpoint::{Answer, Endpoint, Shape};
+use super::endpoint::{Endpoint, ResponseDoc, SchemaFn};
 use super::table::endpoints;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use warpyard_api::problem::CODES;
 use warpyard_api::wire::ProblemBody;
 
-/// The description of the interface.
+/// The OpenAPI document.
 pub fn openapi() -> Value {
-    let mut forms = Forms::new();
+    let mut forms = SchemaCollector::new();
     let mut paths = Map::new();
     for endpoint in endpoints() {
         let at = paths.entry(endpoint.path).or_insert_with(|| json!({}));
@@ -46,19 +46,20 @@ pub fn openapi() -> Value {
     spec
 }
 
-/// The forms of types: what is taken may leave out what is given always.
-struct Forms {
+/// Collects the schemas of types, for requests and for responses: a field that may be omitted in a request is always
+/// present in a response.
+struct SchemaCollector {
     taken: SchemaGenerator,
     given: SchemaGenerator,
 }
 
-impl Forms {
-    fn new() -> Forms {
+impl SchemaCollector {
+    fn new() -> SchemaCollector {
         let settings = SchemaSettings::draft2020_12().with(|s| {
             s.definitions_path = "/components/schemas".into();
             s.meta_schema = None;
         });
-        Forms {
+        SchemaCollector {
             taken: settings.clone().for_deserialize().into_generator(),
             given: settings.for_serialize().into_generator(),
         }
@@ -75,20 +76,21 @@ impl Forms {
     }
 }
 
-fn operation(endpoint: &Endpoint, forms: &mut Forms) -> Value {
-    let mut answers: Map<String, Value> = Map::new();
-    for answer in &endpoint.answers {
-        let entry =
-            answers.entry(answer.status.to_string()).or_insert_with(|| json!({"description": answer.about}));
+fn operation(endpoint: &Endpoint, forms: &mut SchemaCollector) -> Value {
+    let mut responses: Map<String, Value> = Map::new();
+    for answer in &endpoint.responses {
+        let entry = responses
+            .entry(answer.status.to_string())
+            .or_insert_with(|| json!({"description": answer.about}));
         if let Some(media) = answer.media {
             entry["content"][media_of(endpoint, media)] = content(answer, &mut forms.given);
         }
     }
-    answers.insert("default".into(), json!({"$ref": "#/components/responses/Problem"}));
+    responses.insert("default".into(), json!({"$ref": "#/components/responses/Problem"}));
     let mut operation = json!({
         "operationId": name_of(endpoint),
         "summary": endpoint.about,
-        "responses": answers,
+        "responses": responses,
     });
     if endpoint.path == super::login_link::PROOF {
         operation["security"] = json!([]);
@@ -105,12 +107,12 @@ fn operation(endpoint: &Endpoint, forms: &mut Forms) -> Value {
     operation
 }
 
-/// A stream's events are described by their data.
+/// The content of a response; a stream is described by the data of its events.
 fn media_of(endpoint: &Endpoint, media: &'static str) -> &'static str {
     if endpoint.path == "/v1/events" { "text/event-stream" } else { media }
 }
 
-fn content(answer: &Answer, given: &mut SchemaGenerator) -> Value {
+fn content(answer: &ResponseDoc, given: &mut SchemaGenerator) -> Value {
     match answer.shape {
         Some(shape) => json!({"schema": shape(given)}),
         None => json!({"schema": {"type": "string"}}),
@@ -134,7 +136,7 @@ fn parameters(endpoint: &Endpoint, taken: &mut SchemaGenerator) -> Vec<Value> {
     all
 }
 
-fn in_query(shape: Shape, taken: &mut SchemaGenerator) -> Vec<Value> {
+fn in_query(shape: SchemaFn, taken: &mut SchemaGenerator) -> Vec<Value> {
     let form: Value = shape(taken).into();
     let fields = form["properties"].as_object().cloned().unwrap_or_default();
     let parameter = |(name, mut field): (String, Value)| {
@@ -148,8 +150,8 @@ fn in_query(shape: Shape, taken: &mut SchemaGenerator) -> Vec<Value> {
     fields.into_iter().map(parameter).collect()
 }
 
-/// Turns a choice of single words, each with its meaning, into an enumeration with the meanings in its description: what
-/// generators of clients make a type of.
+/// Turns a choice of single words, each with its meaning, into an enumeration with the meanings in its description,
+/// which client generators make a type of.
 fn plain_enums(value: &mut Value) {
     if let Some((words, meanings)) = value.get("oneOf").and_then(words_of) {
         let about = value["description"].as_str().map(str::to_owned);
@@ -167,7 +169,7 @@ fn plain_enums(value: &mut Value) {
     }
 }
 
-/// The words of a choice that has nothing else, and what each of them means.
+/// The words of a choice that consists of nothing else, and the meaning of each.
 fn words_of(choice: &Value) -> Option<(Vec<Value>, Vec<String>)> {
     let (mut words, mut meanings) = (Vec::new(), Vec::new());
     for one in choice.as_array()? {
@@ -186,7 +188,7 @@ fn words_of(choice: &Value) -> Option<(Vec<Value>, Vec<String>)> {
     Some((words, meanings))
 }
 
-/// Takes out of descriptions what only the documentation of the code can follow: `[name](where)` becomes `name`.
+/// Removes links that only the documentation of the code can follow: `[name](where)` becomes `name`.
 fn plain_words(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -257,7 +259,7 @@ mod tests {
                 for parameter in taken.filter(|parameter| parameter["in"] != "path") {
                     assert!(parameter["description"].is_string(), "{method} {path}: {parameter}");
                 }
-                let contents = operation["responses"].as_object().expect("answers").values();
+                let contents = operation["responses"].as_object().expect("responses").values();
                 for content in contents.chain([&operation["requestBody"]]).map(|c| &c["content"]) {
                     for (media, content) in content.as_object().into_iter().flatten() {
                         assert!(content["schema"].is_object(), "{method} {path}: {media}");

@@ -1,8 +1,8 @@
-//! How fast profiles run on types of GPU: said by people, and measured from how far tasks say they are. What tasks say is
-//! kept in memory; only now and then does it become an event, for plans to go by.
+//! Throughput of profiles by GPU type: set by users, and measured from the progress that tasks report. Progress is
+//! kept in memory; only at intervals does a measurement become an event, for policies to plan by.
 
-use super::answer::Refusal;
-use super::{By, Shared};
+use super::refusal::Refusal;
+use super::{AppState, CallerExtension};
 use crate::replica::Reader;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, JsonRejection};
@@ -18,20 +18,20 @@ use warpyard_core::shares::{Shares, Speed, SpeedEstimate};
 use warpyard_core::spec::Preempt;
 use warpyard_core::{AttemptId, Command, JobId, Span, TaskId, TaskState, Time};
 
-/// How long a task must have run between two words of it for its speed to be taken.
+/// The shortest interval between two progress reports that a throughput is computed from.
 const LONG_ENOUGH: Span = Span(2_000_000);
 
-/// How often what one task says becomes an event at most.
+/// The shortest interval between two throughput events of one task.
 const NOW_AND_THEN: Span = Span(30_000_000);
 
-/// How many tasks are followed at once.
+/// The most tasks whose progress is followed.
 const FOLLOWED: usize = 10_000;
 
-/// What tasks said of themselves.
+/// The progress of tasks, by task.
 #[derive(Default)]
 pub(crate) struct Meters(Mutex<BTreeMap<TaskId, Meter>>);
 
-/// What one attempt said first, alone or beside another, and what was last told of it.
+/// The first report of one attempt, alone or beside another, and the last throughput recorded.
 struct Meter {
     attempt: u32,
     beside: Option<TaskId>,
@@ -40,9 +40,9 @@ struct Meter {
 }
 
 impl Meters {
-    /// Takes a task's word; gives its steps a second where enough time has passed to tell of it.
-    fn take(&self, found: &Found, steps: u64, now: Time) -> Option<Option<f64>> {
-        let Found { attempt, ran, beside, .. } = *found;
+    /// Adds a progress report; returns the steps per second where enough time has passed for an event.
+    fn take(&self, found: &ProgressTarget, steps: u64, now: Time) -> Option<Option<f64>> {
+        let ProgressTarget { attempt, ran, beside, .. } = *found;
         let mut meters = self.0.lock().expect("nobody panics while measuring");
         while meters.len() >= FOLLOWED {
             meters.pop_first();
@@ -64,17 +64,17 @@ impl Meters {
     }
 }
 
-pub(super) async fn list(State(app): Shared) -> Result<Json<Throughputs>, Refusal> {
+pub(super) async fn list(State(app): AppState) -> Result<Json<Throughputs>, Refusal> {
     Ok(Json(app.engine.read(|f| view(f.cluster().shares())).await?))
 }
 
 pub(super) async fn set(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Throughputs>, Refusal> {
-    who.must_be_admin("say how fast profiles are")?;
+    who.must_be_admin("set throughputs")?;
     let Throughputs { throughputs, cost_per_hour } = app.parsed(&who, &headers, body).await?;
     let speed = |t: Throughput| Speed {
         profile: t.profile,
@@ -108,21 +108,21 @@ fn view(shares: &Shares) -> Throughputs {
     }
 }
 
-/// What is known of an attempt that says how far it is.
-struct Found {
+/// The attempt a progress report is about.
+struct ProgressTarget {
     user: String,
     attempt: AttemptId,
     ran: Span,
     /// The task it shares its GPUs with.
     beside: Option<TaskId>,
-    /// Whether it was asked to give way, and does so when it is told.
+    /// Whether it is to yield, which its reply tells it.
     gives_way: bool,
-    /// What a measurement of it is of, where it has a profile, and so has whoever it shares its GPUs with.
-    of: Option<Measured>,
+    /// The subject of a measurement, where the task and the one it shares GPUs with have profiles.
+    of: Option<Measurement>,
 }
 
-/// What a speed is of.
-struct Measured {
+/// The subject of a throughput measurement.
+struct Measurement {
     profile: String,
     gpus: u16,
     kind: String,
@@ -130,8 +130,8 @@ struct Measured {
 }
 
 pub(super) async fn progress(
-    State(app): Shared,
-    Extension(who): By,
+    State(app): AppState,
+    Extension(who): CallerExtension,
     Path(id): Path<String>,
     body: Result<Json<Progress>, JsonRejection>,
 ) -> Result<Json<ProgressReply>, Refusal> {
@@ -142,7 +142,8 @@ pub(super) async fn progress(
     let now = app.engine.clock().now();
     if let Some(speed) = app.meters.take(&found, steps, now) {
         app.engine.command(Command::Progress { attempt: found.attempt, steps }).await?;
-        if let (Some(steps_per_second), Some(Measured { profile, gpus, kind, beside })) = (speed, found.of) {
+        if let (Some(steps_per_second), Some(Measurement { profile, gpus, kind, beside })) = (speed, found.of)
+        {
             let speeds = vec![Speed { profile, gpus, kind, steps_per_second, measured: true, beside }];
             app.engine.command(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).await?;
         }
@@ -150,7 +151,7 @@ pub(super) async fn progress(
     Ok(Json(ProgressReply { give_way: found.gives_way }))
 }
 
-fn find(f: &Reader<'_>, id: &str, progress: &Progress, now: Time) -> Result<Found, Problem> {
+fn find(f: &Reader<'_>, id: &str, progress: &Progress, now: Time) -> Result<ProgressTarget, Problem> {
     let cluster = f.cluster();
     let unknown = |what: &str| Problem::new(code::UNKNOWN_TASK, "", format!("there is no {what}"));
     let job = id.parse().ok().and_then(|n| cluster.job(JobId(n)));
@@ -169,7 +170,7 @@ fn find(f: &Reader<'_>, id: &str, progress: &Progress, now: Time) -> Result<Foun
         Some(TaskState::Running(_) | TaskState::Placed(_) | TaskState::Stopping(..))
     );
     let live = live.filter(|_| runs).ok_or_else(|| {
-        let message = format!("attempt {} of {} does not run", progress.attempt, progress.task);
+        let message = format!("attempt {} of {} is not running", progress.attempt, progress.task);
         Problem::new(code::WRONG_STATE, "attempt", message)
     })?;
     let kind = cluster.view().kind_given(task).map(str::to_ascii_lowercase);
@@ -180,10 +181,10 @@ fn find(f: &Reader<'_>, id: &str, progress: &Progress, now: Time) -> Result<Foun
             Some(None) => return None,
             other => other.flatten(),
         };
-        Some(Measured { profile: spec.profile.clone()?, gpus: spec.needs.gpus, kind: kind?, beside })
+        Some(Measurement { profile: spec.profile.clone()?, gpus: spec.needs.gpus, kind: kind?, beside })
     };
     let asked = matches!(cluster.state(task), Some(TaskState::Stopping(_, StopReason::Requeued)));
     let gives_way = asked && spec.preempt == Preempt::Yield;
     let (attempt, of) = (task.attempt(progress.attempt), of());
-    Ok(Found { user: job.user.clone(), attempt, ran: live.running_time(now), beside, gives_way, of })
+    Ok(ProgressTarget { user: job.user.clone(), attempt, ran: live.running_time(now), beside, gives_way, of })
 }
