@@ -8,8 +8,11 @@ use crate::graph::{Arg, DType, Format, Graph, Node, Role, Tensor, TensorId, row_
 use crate::layout;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::io::{Read, Seek};
+use std::ops::Deref;
 
 /// Largest `model.json`: a graph of 2,000 operators has about 3 MB.
 const MAX_JSON: u64 = 256 << 20;
@@ -23,11 +26,11 @@ pub(super) fn read(file: &mut (impl Read + Seek), shapes: &Shapes) -> Result<Gra
     let mut archive = zip::ZipArchive::new(file).map_err(ReadError::Zip)?;
     let (graph, weights) = entry_names(&archive)?;
     let json = entry(&mut archive, &graph)?;
-    let program: Program = serde_json::from_slice(&json)
+    let program: Program<'_> = serde_json::from_slice(&json)
         .map_err(|source| ReadError::Json { part: "models/model.json", source })?;
-    let weights = weights.map(|name| entry(&mut archive, &name)).transpose()?;
-    let weights: WeightsConfig = match weights {
-        Some(json) => serde_json::from_slice(&json)
+    let config = weights.map(|name| entry(&mut archive, &name)).transpose()?;
+    let weights: WeightsConfig<'_> = match &config {
+        Some(json) => serde_json::from_slice(json)
             .map_err(|source| ReadError::Json { part: "data/weights/model_weights_config.json", source })?,
         None => WeightsConfig::default(),
     };
@@ -82,8 +85,9 @@ fn not_an_export<'a>(mut names: impl Iterator<Item = &'a str>) -> ReadError {
 }
 
 #[derive(Deserialize)]
-struct Program {
-    graph_module: GraphModule,
+struct Program<'a> {
+    #[serde(borrow)]
+    graph_module: GraphModule<'a>,
     #[serde(default)]
     range_constraints: BTreeMap<String, Range>,
 }
@@ -94,23 +98,39 @@ struct Range {
 }
 
 #[derive(Deserialize)]
-struct GraphModule {
-    graph: JsonGraph,
-    signature: Signature,
+struct GraphModule<'a> {
+    #[serde(borrow)]
+    graph: JsonGraph<'a>,
+    #[serde(borrow)]
+    signature: Signature<'a>,
 }
 
 #[derive(Deserialize)]
-struct Signature {
-    input_specs: Vec<InputSpec>,
+struct Signature<'a> {
+    #[serde(borrow)]
+    input_specs: Vec<InputSpec<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum InputSpec {
-    UserInput { arg: Argument },
-    Parameter { arg: Named, parameter_name: String },
-    Buffer { arg: Named },
-    TensorConstant { arg: Named },
+enum InputSpec<'a> {
+    UserInput {
+        #[serde(borrow)]
+        arg: Argument<'a>,
+    },
+    Parameter {
+        #[serde(borrow)]
+        arg: Named<'a>,
+        parameter_name: String,
+    },
+    Buffer {
+        #[serde(borrow)]
+        arg: Named<'a>,
+    },
+    TensorConstant {
+        #[serde(borrow)]
+        arg: Named<'a>,
+    },
     CustomObj(IgnoredAny),
     Token(IgnoredAny),
     ConstantInput(IgnoredAny),
@@ -118,21 +138,26 @@ enum InputSpec {
 
 /// Where weights lie: those with the same file, shape and offset are one (`tie_weights`).
 #[derive(Deserialize, Default)]
-struct WeightsConfig {
-    config: BTreeMap<String, WeightEntry>,
+struct WeightsConfig<'a> {
+    #[serde(borrow)]
+    config: BTreeMap<String, WeightEntry<'a>>,
 }
 
 #[derive(Deserialize)]
-struct WeightEntry {
+struct WeightEntry<'a> {
     path_name: String,
-    tensor_meta: WeightMeta,
+    #[serde(borrow)]
+    tensor_meta: WeightMeta<'a>,
 }
 
 #[derive(Deserialize)]
-struct WeightMeta {
-    sizes: Vec<SymInt>,
-    strides: Vec<SymInt>,
-    storage_offset: SymInt,
+struct WeightMeta<'a> {
+    #[serde(borrow)]
+    sizes: Vec<SymInt<'a>>,
+    #[serde(borrow)]
+    strides: Vec<SymInt<'a>>,
+    #[serde(borrow)]
+    storage_offset: SymInt<'a>,
     device: Device,
 }
 
@@ -145,13 +170,13 @@ struct Device {
 /// What tells weights apart: file, offset, sizes and strides.
 type WeightKey = (String, Vec<i64>);
 
-impl WeightsConfig {
+impl WeightsConfig<'_> {
     /// What tells a weight apart from others; nothing where that is not known, as on the meta device, which has no memory.
     fn key(&self, name: &str) -> Option<WeightKey> {
         let entry = self.config.get(name).filter(|entry| entry.tensor_meta.device.kind != "meta")?;
         let meta = &entry.tensor_meta;
         let numbers = std::iter::once(&meta.storage_offset).chain(&meta.sizes).chain(&meta.strides);
-        let plain = |size: &SymInt| match size {
+        let plain = |size: &SymInt<'_>| match size {
             SymInt::AsInt(value) => Some(*value),
             SymInt::AsExpr { .. } => None,
         };
@@ -160,70 +185,111 @@ impl WeightsConfig {
 }
 
 #[derive(Deserialize)]
-struct JsonGraph {
-    inputs: Vec<Argument>,
-    outputs: Vec<Argument>,
-    nodes: Vec<JsonNode>,
-    tensor_values: HashMap<String, TensorMeta>,
-    #[serde(default)]
-    sym_int_values: HashMap<String, SymInt>,
+struct JsonGraph<'a> {
+    #[serde(borrow)]
+    inputs: Vec<Argument<'a>>,
+    #[serde(borrow)]
+    outputs: Vec<Argument<'a>>,
+    #[serde(borrow)]
+    nodes: Vec<JsonNode<'a>>,
+    #[serde(borrow)]
+    tensor_values: HashMap<Text<'a>, TensorMeta<'a>>,
+    #[serde(borrow, default)]
+    sym_int_values: HashMap<Text<'a>, SymInt<'a>>,
 }
 
 #[derive(Deserialize)]
-struct JsonNode {
-    target: String,
-    inputs: Vec<NamedArgument>,
-    outputs: Vec<Argument>,
-    #[serde(default)]
-    metadata: NodeMetadata,
+struct JsonNode<'a> {
+    #[serde(borrow)]
+    target: Text<'a>,
+    #[serde(borrow)]
+    inputs: Vec<NamedArgument<'a>>,
+    #[serde(borrow)]
+    outputs: Vec<Argument<'a>>,
+    #[serde(borrow, default)]
+    metadata: NodeMetadata<'a>,
 }
 
 #[derive(Deserialize, Default)]
-struct NodeMetadata {
+struct NodeMetadata<'a> {
     /// Calls around the node: key, path and type of each, separated by semicolons.
-    #[serde(default)]
-    nn_module_stack: String,
+    #[serde(borrow, default)]
+    nn_module_stack: Text<'a>,
     /// Lines of the source that the node came from, outermost first.
-    #[serde(default)]
-    stack_trace: String,
+    #[serde(borrow, default)]
+    stack_trace: Text<'a>,
 }
 
 #[derive(Deserialize)]
-struct NamedArgument {
-    name: String,
-    arg: Argument,
+struct NamedArgument<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+    #[serde(borrow)]
+    arg: Argument<'a>,
 }
 
 #[derive(Deserialize)]
-struct Named {
-    name: String,
+struct Named<'a> {
+    #[serde(borrow)]
+    name: Text<'a>,
+}
+
+/// A text of the JSON, not copied unless it has escapes.
+#[derive(Deserialize, Default, PartialEq, Eq, Hash)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl Borrow<str> for Text<'_> {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
 }
 
 #[derive(Deserialize)]
-struct TensorMeta {
+struct TensorMeta<'a> {
     dtype: u32,
-    sizes: Vec<SymInt>,
-    strides: Vec<SymInt>,
+    #[serde(borrow)]
+    sizes: Vec<SymInt<'a>>,
+    #[serde(borrow)]
+    strides: Vec<SymInt<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum SymInt {
+enum SymInt<'a> {
     AsInt(i64),
-    AsExpr { expr_str: String },
+    AsExpr {
+        #[serde(borrow)]
+        expr_str: Text<'a>,
+    },
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum SymIntArgument {
+enum SymIntArgument<'a> {
     AsInt(i64),
-    AsName(String),
+    #[serde(borrow)]
+    AsName(Text<'a>),
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum OptionalTensor {
-    AsTensor(Named),
+enum OptionalTensor<'a> {
+    #[serde(borrow)]
+    AsTensor(Named<'a>),
     AsNone(IgnoredAny),
 }
 
@@ -239,22 +305,31 @@ enum Float {
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(clippy::enum_variant_names, reason = "they are called so in the schema")]
-enum Argument {
+enum Argument<'a> {
     AsNone(IgnoredAny),
-    AsTensor(Named),
-    AsTensors(Vec<Named>),
-    AsOptionalTensor(OptionalTensor),
-    AsOptionalTensors(Vec<OptionalTensor>),
+    #[serde(borrow)]
+    AsTensor(Named<'a>),
+    #[serde(borrow)]
+    AsTensors(Vec<Named<'a>>),
+    #[serde(borrow)]
+    AsOptionalTensor(OptionalTensor<'a>),
+    #[serde(borrow)]
+    AsOptionalTensors(Vec<OptionalTensor<'a>>),
     AsInt(i64),
     AsInts(Vec<i64>),
     AsFloat(Float),
     AsBool(bool),
     AsString(String),
-    AsSymInt(SymIntArgument),
-    AsSymInts(Vec<SymIntArgument>),
+    #[serde(borrow)]
+    AsSymInt(SymIntArgument<'a>),
+    #[serde(borrow)]
+    AsSymInts(Vec<SymIntArgument<'a>>),
     AsScalarType(u32),
     AsMemoryFormat(u32),
-    AsGraph { graph: Box<JsonGraph> },
+    AsGraph {
+        #[serde(borrow)]
+        graph: Box<JsonGraph<'a>>,
+    },
     AsFloats(IgnoredAny),
     AsStrings(IgnoredAny),
     AsLayout(IgnoredAny),
@@ -267,7 +342,8 @@ enum Argument {
     AsSymFloat(IgnoredAny),
     AsSymFloats(IgnoredAny),
     AsComplex(IgnoredAny),
-    AsNestedTensors(Vec<Vec<Named>>),
+    #[serde(borrow)]
+    AsNestedTensors(Vec<Vec<Named<'a>>>),
     AsIntLists(IgnoredAny),
     AsFloatLists(IgnoredAny),
     AsStringToArgument(IgnoredAny),
@@ -299,9 +375,9 @@ fn damaged(problem: String) -> ReadError {
 
 /// Gives the symbols of the inputs' first dimensions the batch that was asked for. Other symbols, such as a sequence length,
 /// are bound by whole input shapes.
-fn bind_batch(program: &Program, shapes: &Shapes) -> Result<Symbols, ReadError> {
+fn bind_batch(program: &Program<'_>, shapes: &Shapes) -> Result<Symbols, ReadError> {
     let graph = &program.graph_module.graph;
-    let inputs: Vec<&Named> = program
+    let inputs: Vec<&Named<'_>> = program
         .graph_module
         .signature
         .input_specs
@@ -364,7 +440,7 @@ fn bind_batch(program: &Program, shapes: &Shapes) -> Result<Symbols, ReadError> 
         }
     }
     let sizes = inputs.iter().map(|input| meta_of(graph, &input.name)).collect::<Result<Vec<_>, _>>()?;
-    let is_open = |size: &SymInt| match size {
+    let is_open = |size: &SymInt<'_>| match size {
         SymInt::AsInt(_) => false,
         SymInt::AsExpr { expr_str } => {
             symbols_in(expr_str).iter().any(|symbol| !symbols.contains_key(symbol))
@@ -377,7 +453,7 @@ fn bind_batch(program: &Program, shapes: &Shapes) -> Result<Symbols, ReadError> 
     Ok(symbols)
 }
 
-fn meta_of<'a>(graph: &'a JsonGraph, name: &str) -> Result<&'a TensorMeta, ReadError> {
+fn meta_of<'g, 'j>(graph: &'g JsonGraph<'j>, name: &str) -> Result<&'g TensorMeta<'j>, ReadError> {
     graph.tensor_values.get(name).ok_or_else(|| damaged(format!("tensor '{name:.80}' has no shape")))
 }
 
@@ -396,7 +472,7 @@ impl Builder {
         Self { symbols, tensors: Vec::new(), nodes: Vec::new(), calls: Calls::default() }
     }
 
-    fn build(mut self, module: &GraphModule, weights: &WeightsConfig) -> Result<Graph, ReadError> {
+    fn build(mut self, module: &GraphModule<'_>, weights: &WeightsConfig<'_>) -> Result<Graph, ReadError> {
         let graph = &module.graph;
         let mut scope = Scope::new();
         let mut tied: BTreeMap<WeightKey, TensorId> = BTreeMap::new();
@@ -427,7 +503,7 @@ impl Builder {
 
     fn nodes<'a>(
         &mut self,
-        graph: &'a JsonGraph,
+        graph: &'a JsonGraph<'_>,
         scope: &mut Scope<'a>,
         detached: bool,
         depth: usize,
@@ -458,8 +534,8 @@ impl Builder {
 
     fn inline<'a>(
         &mut self,
-        node: &'a JsonNode,
-        nested: &'a JsonGraph,
+        node: &'a JsonNode<'_>,
+        nested: &'a JsonGraph<'_>,
         scope: &mut Scope<'a>,
         detached: bool,
         depth: usize,
@@ -481,14 +557,14 @@ impl Builder {
 
     fn node<'a>(
         &mut self,
-        graph: &'a JsonGraph,
-        node: &'a JsonNode,
+        graph: &'a JsonGraph<'_>,
+        node: &'a JsonNode<'_>,
         scope: &mut Scope<'a>,
         detached: bool,
     ) -> Result<(), ReadError> {
         let mut args = Vec::with_capacity(node.inputs.len());
         for input in &node.inputs {
-            args.push((input.name.clone(), self.arg(graph, &input.arg, scope)?));
+            args.push(((*input.name).to_owned(), self.arg(graph, &input.arg, scope)?));
         }
         let mut outputs = Vec::with_capacity(node.outputs.len());
         for name in node.outputs.iter().flat_map(names) {
@@ -504,7 +580,7 @@ impl Builder {
         Ok(())
     }
 
-    fn tensor(&mut self, graph: &JsonGraph, name: &str, role: Role) -> Result<TensorId, ReadError> {
+    fn tensor(&mut self, graph: &JsonGraph<'_>, name: &str, role: Role) -> Result<TensorId, ReadError> {
         let meta = meta_of(graph, name)?;
         let shape = self.sizes(name, &meta.sizes)?;
         plausible(name, &shape)?;
@@ -518,15 +594,15 @@ impl Builder {
         Ok(id)
     }
 
-    fn sizes(&self, tensor: &str, sizes: &[SymInt]) -> Result<Vec<u64>, ReadError> {
-        let size = |size: &SymInt| {
+    fn sizes(&self, tensor: &str, sizes: &[SymInt<'_>]) -> Result<Vec<u64>, ReadError> {
+        let size = |size: &SymInt<'_>| {
             let value = self.value(tensor, size)?;
             u64::try_from(value).map_err(|_| damaged(format!("tensor '{tensor:.80}' has a negative size")))
         };
         sizes.iter().map(size).collect()
     }
 
-    fn value(&self, tensor: &str, size: &SymInt) -> Result<i64, ReadError> {
+    fn value(&self, tensor: &str, size: &SymInt<'_>) -> Result<i64, ReadError> {
         match size {
             SymInt::AsInt(value) => Ok(*value),
             SymInt::AsExpr { expr_str } => evaluate(expr_str, &self.symbols)
@@ -534,12 +610,12 @@ impl Builder {
         }
     }
 
-    fn arg(&self, graph: &JsonGraph, arg: &Argument, scope: &Scope<'_>) -> Result<Arg, ReadError> {
+    fn arg(&self, graph: &JsonGraph<'_>, arg: &Argument<'_>, scope: &Scope<'_>) -> Result<Arg, ReadError> {
         // Sizes that arguments mention matter little once every result's shape is known; one that cannot be computed is absent.
-        let sym = |argument: &SymIntArgument| match argument {
+        let sym = |argument: &SymIntArgument<'_>| match argument {
             SymIntArgument::AsInt(value) => Some(*value),
             SymIntArgument::AsName(name) => {
-                graph.sym_int_values.get(name).and_then(|size| self.value(name, size).ok())
+                graph.sym_int_values.get(&**name).and_then(|size| self.value(name, size).ok())
             }
         };
         Ok(match arg {
@@ -567,16 +643,16 @@ impl Builder {
 }
 
 /// Names of the tensors in an argument.
-fn names(arg: &Argument) -> Box<dyn Iterator<Item = &str> + '_> {
+fn names<'g>(arg: &'g Argument<'_>) -> Box<dyn Iterator<Item = &'g str> + 'g> {
     match arg {
-        Argument::AsTensor(named) => Box::new(std::iter::once(named.name.as_str())),
-        Argument::AsTensors(all) => Box::new(all.iter().map(|named| named.name.as_str())),
-        Argument::AsNestedTensors(all) => Box::new(all.iter().flatten().map(|named| named.name.as_str())),
+        Argument::AsTensor(named) => Box::new(std::iter::once(&*named.name)),
+        Argument::AsTensors(all) => Box::new(all.iter().map(|named| &*named.name)),
+        Argument::AsNestedTensors(all) => Box::new(all.iter().flatten().map(|named| &*named.name)),
         Argument::AsOptionalTensor(OptionalTensor::AsTensor(named)) => {
-            Box::new(std::iter::once(named.name.as_str()))
+            Box::new(std::iter::once(&*named.name))
         }
         Argument::AsOptionalTensors(all) => Box::new(all.iter().filter_map(|tensor| match tensor {
-            OptionalTensor::AsTensor(named) => Some(named.name.as_str()),
+            OptionalTensor::AsTensor(named) => Some(&*named.name),
             OptionalTensor::AsNone(_) => None,
         })),
         _ => Box::new(std::iter::empty()),
