@@ -347,10 +347,10 @@ fn check(from: &Path, progress: Progress<'_>) -> Result<Manifest, BackupError> {
         if found.sha256 != entry.sha256 {
             return Err(damaged("its content is not what was written"));
         }
-        if entry.name != TOKEN_FILE {
-            if let Some(corruption) = store::find_corruption(&path)? {
-                return Err(damaged(&corruption));
-            }
+        if entry.name != TOKEN_FILE
+            && let Some(corruption) = store::find_corruption(&path)?
+        {
+            return Err(damaged(&corruption));
         }
     }
     let log = Log::open_to_read(&from.join(LOG))?;
