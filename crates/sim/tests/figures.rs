@@ -2,9 +2,10 @@
 
 use warpyard_core::Span;
 use warpyard_policies::POLICIES;
+use warpyard_sim::reproduce::{self, Verdict};
 use warpyard_sim::workload::format::csv;
 use warpyard_sim::workload::{Estimate, Generator, cluster};
-use warpyard_sim::{Setup, Sim, SimReport, reproduce};
+use warpyard_sim::{Setup, Sim, SimReport};
 
 fn report(policy: &str, seed: u64) -> SimReport {
     let workers = cluster("12xV100:16GiB,8xK80/8").unwrap();
@@ -135,28 +136,37 @@ fn the_report_has_the_names_others_rely_on() {
 #[test]
 fn short_tasks_come_out_as_published() {
     let rows = reproduce::short_tasks(200, |_, _| ()).unwrap();
-    assert_eq!(rows.len(), 7);
-    for row in rows {
-        assert_eq!(row.verdict, "holds", "{row:?}");
+    let (longest_wait, published) = rows.split_last().unwrap();
+    assert_eq!(published.len(), 6);
+    for row in published {
+        assert_eq!(row.verdict, Verdict::Agrees, "{row:?}");
     }
+    assert_eq!((longest_wait.published, &longest_wait.verdict), (None, &Verdict::NoPublishedFigure));
+    assert!(longest_wait.ours < 1.0, "short-first starves nobody for longer than sjf: {longest_wait:?}");
 }
 
 #[test]
 fn the_hybrid_experiments_come_out_as_published() {
     let rows = reproduce::hybrid().unwrap();
-    assert_eq!(rows.len(), 9);
-    for row in rows {
-        assert_eq!(row.verdict, "holds", "{row:?}");
+    let (started, published) = rows.split_last().unwrap();
+    assert_eq!(published.len(), 8);
+    for row in published {
+        assert_eq!(row.verdict, Verdict::Agrees, "{row:?}");
     }
+    assert_eq!(
+        (started.published, started.ours, &started.verdict),
+        (None, 60.0, &Verdict::NoPublishedFigure)
+    );
 }
 
 #[test]
 fn model_scheduling_is_fitted_to_two_rows_and_predicts_three() {
     let (rows, notes) = reproduce::model_scheduling().unwrap();
     assert_eq!(rows.len(), 10);
-    assert!(notes.iter().any(|note| note.contains("polled")), "it is said where they part: {notes:?}");
+    assert!(notes.iter().any(|note| note.contains("polled")), "differences are explained: {notes:?}");
     for (row, published) in [(0, 101.7), (2, 36.1)] {
-        assert_eq!(rows[row].verdict, "holds (fitted to this row)");
+        assert_eq!(rows[row].verdict, Verdict::Agrees);
+        assert!(rows[row].row.ends_with("(fitted)"), "{:?}", rows[row]);
         assert!((rows[row].ours - published).abs() < 0.01, "{:?}", rows[row]);
     }
 }

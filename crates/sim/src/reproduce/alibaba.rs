@@ -51,12 +51,12 @@ pub fn points() -> impl Iterator<Item = usize> {
     (STEP..=UNTIL).step_by(STEP)
 }
 
-/// Fills the nodes with the pods by each rule, so many times each; `told` hears how many of how many are done.
+/// Fills the nodes with the pods by each rule, so many times each; `progress` receives the number done and the total.
 pub fn fill(
     nodes: &[OpenbNode],
     pods: &[OpenbPod],
     shuffles: u64,
-    told: impl Fn(usize, usize) + Sync,
+    progress: impl Fn(usize, usize) + Sync,
 ) -> Vec<Curve> {
     let needs: Vec<Needs> = pods.iter().map(needs).collect();
     let empty = empty(nodes);
@@ -68,7 +68,7 @@ pub fn fill(
         let mut mine = Vec::new();
         while let Some(&(fit, seed)) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
             mine.push(((fit, seed), FillingRun::new(&empty, &workload, fit).run(&needs, seed)));
-            told(done.fetch_add(1, Ordering::Relaxed) + 1, runs.len());
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, runs.len());
         }
         mine
     };
@@ -89,42 +89,24 @@ pub fn fill(
     RULES.iter().map(curve).collect()
 }
 
-/// The table: at some points, the mean over the shuffles and the least and most of them. No figures were published for this
-/// setting that could be compared one by one; a row of the last rule holds if no other gives away more (at the end: if all
-/// others give away less) or leaves less of no use, and a row of another if the last is no worse.
+/// Rows of the table: at some points, the mean over the shuffles with its minimum and maximum. The paper prints curves and
+/// no figures for this setting, so no row has a verdict.
 pub fn rows(curves: &[Curve]) -> Vec<Row> {
+    let columns: [(&str, fn(&Curve) -> &[Vec<f64>]); 2] =
+        [("allocated", |curve| &curve.allocated), ("fragmented", |curve| &curve.fragmented)];
     let mut rows = Vec::new();
-    let Some((last, others)) = curves.split_last() else { return rows };
-    for (at, point) in points().enumerate().filter(|(_, point)| ROWS.contains(point)) {
-        let best = mean(&last.allocated[at]);
-        let strictly = point == UNTIL;
-        let beaten = |other: &Curve| {
-            let theirs = mean(&other.allocated[at]);
-            if strictly { best > theirs } else { best >= theirs - 1e-9 }
-        };
-        for curve in curves {
-            let fair = if curve.rule == last.rule { others.iter().all(beaten) } else { beaten(curve) };
-            let row = format!("{} allocated at {point} %", curve.rule);
-            rows.push(row_of(row, &curve.allocated[at], fair, "gradient does not allocate the most"));
-        }
-    }
-    for (at, point) in points().enumerate().filter(|(_, point)| ROWS.contains(point)) {
-        let least = mean(&last.fragmented[at]);
-        let beaten = |other: &Curve| least <= mean(&other.fragmented[at]) + 1e-9;
-        for curve in curves {
-            let fair = if curve.rule == last.rule { others.iter().all(beaten) } else { beaten(curve) };
-            let row = format!("{} fragmented at {point} %", curve.rule);
-            rows.push(row_of(row, &curve.fragmented[at], fair, "gradient does not fragment the least"));
+    for (name, column) in columns {
+        for (at, point) in points().enumerate().filter(|(_, point)| ROWS.contains(point)) {
+            for curve in curves {
+                let values = &column(curve)[at];
+                let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+                let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let row = format!("{} {name} at {point} %", curve.rule);
+                rows.push(Row::unpublished(row, (mean(values), low, high)));
+            }
         }
     }
     rows
-}
-
-fn row_of(row: String, values: &[f64], holds: bool, otherwise: &str) -> Row {
-    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let verdict = if holds { "holds" } else { otherwise }.to_owned();
-    Row { row, published: None, ours: mean(values), low, high, verdict }
 }
 
 /// The mean of some values.

@@ -1,13 +1,14 @@
 //! Model scheduling on one GPU: seven inference jobs at 0 s and again at 9 s, under five schedulers.
 //!
-//! A job alone takes images × (multiply-adds / speed + overhead): the overhead of an item is what does not depend on the
-//! model, such as fetching the image. Jobs at once slow each other by the simulator's contention. Both, and the speed, are
-//! fitted to the first two rows and to nothing else: the speed to the total of the serial run, the contention to the total of
-//! all at once, the overhead to their weighted turnarounds, as well as it can be. The other three rows are then predicted by
-//! the very policy that runs live. A job over the memory budget is given the whole GPU, so it runs alone.
+//! A job alone takes images × (multiply-adds / speed + overhead); the overhead per item is the part that does not depend on
+//! the model, such as fetching the image. Concurrent jobs slow each other by the simulator's contention factor. Speed,
+//! contention and overhead are fitted to the first two rows only: speed to the total of the serial run, contention to the
+//! total of all at once, overhead to their weighted turnarounds (least squares of the logarithms). The other three rows are
+//! then predicted with the policy that runs live. A job over the memory budget gets the whole GPU, so it runs alone.
+//! The seven jobs are those of the authors' repository.
 
-use super::Row;
 use super::models::Model;
+use super::{Row, Verdict};
 use crate::{Arrival, RunModel, Setup, Sim};
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
@@ -15,7 +16,7 @@ use warpyard_core::spec::{JobSpec, Needs, Preempt, TaskSpec, default_grace};
 use warpyard_core::{Rejection, Span, Time};
 use warpyard_policies::POLICIES;
 
-/// One inference job as published: priority (smaller is more urgent), MB of GPU memory, model, data.
+/// Inference job of the authors' repository: priority (smaller is more urgent), MB of GPU memory, model, dataset.
 struct Inference(i64, f64, Model, Dataset);
 
 #[derive(Clone, Copy)]
@@ -29,9 +30,9 @@ enum Dataset {
 const BATCH: u64 = 128;
 const SIDE: u64 = 32;
 const SECOND_WAVE: f64 = 9.0;
-/// MB that jobs beside each other may have together.
+/// Memory budget shared by concurrent jobs, in MB.
 const BUDGET: f64 = 5000.0;
-/// What a priority number is subtracted from: the largest there is.
+/// Largest priority number; ours are this minus theirs, so that larger is more urgent.
 const LEAST_URGENT: i64 = 3;
 
 const JOBS: [Inference; 7] = [
@@ -44,7 +45,7 @@ const JOBS: [Inference; 7] = [
     Inference(3, 212.55, Model::Resnet18, Dataset::Cifar10),
 ];
 
-/// The schedulers with the policies they are, and the total and weighted turnaround published, in seconds.
+/// Schedulers, our policies for them, and the published total and weighted turnaround in seconds.
 const SCHEDULERS: [(&str, &str, f64, f64); 5] = [
     ("priority-serial", "priority-serial", 101.7, 903.8),
     ("all-at-once", "all-at-once", 36.1, 677.6),
@@ -53,11 +54,11 @@ const SCHEDULERS: [(&str, &str, f64, f64); 5] = [
     ("wsjf item", "wsjf:granularity=item,behind=anyone", 95.8, 1372.4),
 ];
 
-/// The most of the serial run that is taken to be overhead of items, in hundredths: the models must count for something.
+/// Upper limit of the per-item overhead as a percentage of the serial run: beyond it the models would not matter at all.
 const MOST_OVERHEAD: u32 = 90;
 
-/// How far a published figure may be from a prediction for it to hold.
-const WITHIN: f64 = 0.15;
+/// Relative tolerance of a prediction.
+const TOLERANCE: f64 = 0.15;
 
 impl Inference {
     fn images(&self) -> u64 {
@@ -72,18 +73,18 @@ impl Inference {
     }
 }
 
-/// What the model of the machine is fitted to.
+/// Parameters of the machine model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MachineModel {
     /// Multiply-adds in a second.
     pub speed: f64,
-    /// Seconds an item takes whatever the model.
+    /// Seconds per item that do not depend on the model.
     pub overhead: f64,
-    /// How much jobs at once slow each other.
+    /// Contention factor of concurrent jobs.
     pub contention: f64,
 }
 
-/// What came out of one run, in seconds.
+/// Figures of one run, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Figures {
     total: f64,
@@ -91,7 +92,7 @@ struct Figures {
     preemptions: u64,
 }
 
-/// The table, and what is to be said about it.
+/// Rows of the table, and notes on them.
 pub fn model_scheduling() -> Result<(Vec<Row>, Vec<String>), Rejection> {
     let fitted = fit()?;
     let mut rows = Vec::new();
@@ -100,24 +101,22 @@ pub fn model_scheduling() -> Result<(Vec<Row>, Vec<String>), Rejection> {
         let figures = run(policy, fitted, SecondWave::Mixed)?;
         ours.push(figures);
         let calibrated = i < 2;
-        rows.push(row(format!("{name} total"), total, figures.total, calibrated));
-        rows.push(row(format!("{name} weighted turnaround"), weighted, figures.weighted, false));
+        let fitted = if calibrated { " (fitted)" } else { "" };
+        rows.push(row(format!("{name} total{fitted}"), total, figures.total));
+        rows.push(row(format!("{name} weighted turnaround"), weighted, figures.weighted));
     }
     Ok((rows, notes(fitted, &ours)?))
 }
 
-fn row(row: String, published: f64, ours: f64, calibrated: bool) -> Row {
-    let (low, high) = (ours * (1.0 - WITHIN), ours * (1.0 + WITHIN));
+fn row(row: String, published: f64, ours: f64) -> Row {
+    let (low, high) = (ours * (1.0 - TOLERANCE), ours * (1.0 + TOLERANCE));
     let off = 100.0 * (published / ours - 1.0);
-    let verdict = match (calibrated, (low..=high).contains(&published)) {
-        (true, true) => "holds (fitted to this row)".to_owned(),
-        (_, true) => "holds".to_owned(),
-        (_, false) => format!("parts: published is {off:+.0} % off ours"),
-    };
-    Row { row, published: Some(published), ours, low, high, verdict }
+    let reason = || format!("the published figure is {off:+.0} % off ours; see the notes");
+    let verdict = Verdict::of((low..=high).contains(&published), reason);
+    Row { row, published: Some(published), reference: None, ours, low, high, verdict }
 }
 
-/// What the figures mean where they part, with what of it can be computed.
+/// Explanations of the differences, with the figures behind them.
 fn notes(fitted: MachineModel, ours: &[Figures]) -> Result<Vec<String>, Rejection> {
     let MachineModel { speed, overhead, contention } = fitted;
     let alone: f64 = JOBS.iter().map(|job| seconds(job, fitted)).sum();
@@ -127,38 +126,37 @@ fn notes(fitted: MachineModel, ours: &[Figures]) -> Result<Vec<String>, Rejectio
     let polled = 1000.0 * (SCHEDULERS[4].2 - ours[4].total).max(0.0) / items as f64;
     Ok(vec![
         format!(
-            "fitted to the first two rows: {:.2}e9 multiply-adds/s, {:.3} ms an item whatever the model, contention \
-             {contention:.3} ({:.2} times the work of one job get done with 14 at once); the seven jobs take {alone:.1} s \
-             one by one",
+            "fitted to the first two rows: {:.2}e9 multiply-adds/s, {:.3} ms of overhead per item, contention {contention:.3} (14 \
+             concurrent jobs together progress {:.2} times as fast as one); run one by one, the seven jobs take {alone:.1} s",
             speed / 1e9,
             overhead * 1e3,
             14.0 / (1.0 + 13.0 * contention),
         ),
         format!(
-            "the overhead of items is {:.0} % of the serial run, of at most {MOST_OVERHEAD} % that were tried: the published \
-             turnarounds hardly depend on how large the models are",
+            "the per-item overhead is {:.0} % of the serial run (up to {MOST_OVERHEAD} % were tried): the published turnarounds \
+             hardly depend on the size of the models",
             100.0 * 2.0 * overhead * JOBS.iter().map(|job| job.images() as f64).sum::<f64>()
                 / SCHEDULERS[0].2,
         ),
         format!(
-            "priority-serial: strictly by priority the weighted turnaround is {:.1} s; {:.1} s if the second wave waits for the \
-             first to be done, which is nearer to the published {:.1} s: their queue was probably not sorted anew at 9 s",
+            "priority-serial: strictly by priority the weighted turnaround is {:.1} s; {:.1} s if the second wave waits for \
+             the first, which is closer to the published {:.1} s: their queue was probably not re-sorted at 9 s",
             ours[0].weighted, waves.weighted, SCHEDULERS[0].3,
         ),
         format!(
-            "wsjf: the four runs over the budget take {over:.1} s alone, so the rest would have to be done in {:.1} s for the \
-             published total of {:.1} s; published jobs over the budget cannot have run alone all the time, ours do",
+            "wsjf: the four runs over the memory budget take {over:.1} s alone, which leaves {:.1} s for all others in the \
+             published total of {:.1} s: in the paper, jobs over the budget cannot have run alone throughout; ours do",
             (SCHEDULERS[2].2 - over).max(0.0),
             SCHEDULERS[2].2,
         ),
         format!(
-            "granularity: standing still keeps the memory charged, and no limit on tasks binds before the budget does, so a \
-             finer granularity lets nobody in earlier here: {} and {} times someone gave way",
+            "granularity: the job, batch and item rows coincide because nothing is preempted in this workload ({} and {} \
+             preemptions): a frozen job keeps its memory, and the memory budget binds before any task limit",
             ours[3].preemptions, ours[4].preemptions,
         ),
         format!(
-            "wsjf item: published jobs polled for each of {items} items; {polled:.2} ms an item would explain the difference to \
-             our total. Ours is told when to stand still and polls nothing",
+            "wsjf item: the authors' jobs polled once for each of {items} items; {polled:.2} ms per poll would explain the \
+             difference to our total. Ours are notified and do not poll",
         ),
     ])
 }
@@ -167,11 +165,12 @@ fn seconds(job: &Inference, fitted: MachineModel) -> f64 {
     job.multiply_adds() / fitted.speed + job.images() as f64 * fitted.overhead
 }
 
-/// When the second seven come, in the eyes of the scheduler.
+/// How the second wave of seven jobs is queued.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SecondWave {
+    /// Together with the first, by priority.
     Mixed,
-    /// The first seven go before them, whatever the priorities.
+    /// After the whole first wave, regardless of priority.
     AfterFirst,
 }
 
@@ -203,7 +202,7 @@ fn bytes(megabytes: f64) -> u64 {
     (megabytes * 1e6).round() as u64
 }
 
-/// One GPU with the budget; its size is not published and does not matter beyond holding the largest job.
+/// One GPU with the memory budget; its size is not published and only has to hold the largest job.
 fn gpu(overcommit: bool) -> WorkerInfo {
     let device = DeviceInfo {
         uuid: "GPU-0".into(),
@@ -222,7 +221,7 @@ fn arrival(job: &Inference, fitted: MachineModel, at: f64, lift: i64) -> Arrival
     let task = TaskSpec {
         name: "infer".into(),
         needs: Needs { gpus: 1, gpu_memory: Some(bytes(job.1)), ..Needs::default() },
-        // What the scheduler knows is the length it can compute: images times multiply-adds.
+        // The scheduler knows the length it can compute, images times multiply-adds, not the overhead.
         expected: Some(Span::from_secs(job.multiply_adds() / fitted.speed)),
         preempt: Preempt::Freeze,
         batch_time: Some(Span::from_secs(alone * BATCH as f64 / job.images() as f64)),
@@ -257,7 +256,7 @@ fn fit() -> Result<MachineModel, Rejection> {
     Ok(best.expect("something was tried").1)
 }
 
-/// Fits speed and contention, if this part of the serial run is overhead of items.
+/// Fits speed and contention, given the fraction of the serial run that is per-item overhead.
 fn fit_with(part: f64) -> Result<MachineModel, Rejection> {
     let wave = SCHEDULERS[0].2 / 2.0;
     let work: f64 = JOBS.iter().map(Inference::multiply_adds).sum();

@@ -33,7 +33,7 @@ pub(crate) struct Reproduce {
     /// gavel: number of generated traces
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     draws: u64,
-    /// gavel: directory of the published throughputs and traces
+    /// gavel: directory of Gavel's throughputs and the generated traces
     #[arg(long, value_name = "DIR", default_value = "../shared/data/gavel")]
     gavel: PathBuf,
     /// Write the figure of alibaba-2023 or gavel, which must be named, to this file: SVG, or PNG by its extension
@@ -63,8 +63,8 @@ const TABLES: &[PublishedTable] = &[
         summary: "GPU Scheduling for Short Tasks in Private Cloud (2019): fifo, sjf and short-first",
         make: |options, line| {
             let notes = vec![format!(
-                "mean seconds over the seeds 0 to {}, low and high are what 5 and 95 % of them stay under; a row holds where \
-                 the published figure lies between and its ratio to fifo's within 0.05 of ours",
+                "mean seconds over the seeds 0 to {}, low and high are what 5 and 95 % of them stay under; a row agrees where \
+                 the published figure lies between them and its ratio to fifo's is within 0.05 of ours",
                 options.seeds - 1
             )];
             let mut progress = TableProgress::of("short-tasks", "runs", line);
@@ -205,8 +205,8 @@ fn reproduce_alibaba(options: &Reproduce, line: &mut ProgressLine) -> anyhow::Re
     let curves = alibaba::fill(&nodes, &pods, options.shuffles, told);
     let notes = vec![
         "in hundredths of all GPUs: allocated, and free but of no use to a pod of the trace in expectation, with so much asked \
-         for; low and high are the least and most of the shuffles, from the seed 0 on. Nothing was published point by point: a row holds where \
-         no rule does better than gradient"
+         for; low and high are the least and most of the shuffles, from the seed 0 on. The paper prints \
+         curves, and no figure for these points"
             .to_owned(),
     ];
     let plot = options.plot.as_ref().map(|_| show::plot::fillings(&curves));
@@ -228,9 +228,9 @@ fn reproduce_gavel(options: &Reproduce, line: &mut ProgressLine) -> anyhow::Resu
         gavel::gavel(&data, drawn, |done, of| progress.lock().expect("nobody panics here").say(done, of))?;
     let notes = vec![
         "12 GPUs each of v100, p100 and k80, one a server; rounds of 6 minutes and free restarts where nothing else is said; \
-         published trace: what Gavel's simulator gave on it"
+         gen150 is a trace of 150 jobs made with Gavel's generator, not a published one"
             .to_owned(),
-        "by load: 500 jobs drawn from the published trace, max-min; low and high are the least and most of the draws. The \
+        "by load: 500 jobs drawn from that trace, max-min; low and high are the least and most of the draws. The \
          published factor is the paper's largest (abstract), on its own traces and 108 GPUs"
             .to_owned(),
         "the rounds are those the policies carry out, without the engine around them".to_owned(),

@@ -2,7 +2,7 @@
 
 use super::{Align, Cell, Paint, Screen, Table};
 use warpyard_api::text::escape_controls;
-use warpyard_sim::reproduce::{Row, UNPUBLISHED};
+use warpyard_sim::reproduce::{Row, Verdict};
 
 /// The table with its verdicts, and what is to be said about it; under its name where others follow.
 pub(crate) fn table(heading: Option<&str>, rows: &[Row], notes: &[String], screen: &Screen) -> String {
@@ -17,10 +17,15 @@ pub(crate) fn table(heading: Option<&str>, rows: &[Row], notes: &[String], scree
     ]);
     let number = |value: f64| format!("{value:.3}");
     for row in rows {
-        let paint = match row.verdict.as_str() {
-            UNPUBLISHED => Paint::Dim,
-            verdict if verdict.starts_with("holds") => Paint::Green,
-            _ => Paint::Red,
+        let paint = match row.verdict {
+            Verdict::NoPublishedFigure => Paint::Dim,
+            Verdict::Agrees => Paint::Green,
+            Verdict::Differs(_) => Paint::Red,
+        };
+        // A figure that we took from the authors' program ourselves is shown, but is not a published one.
+        let verdict = match row.reference {
+            Some(reference) => format!("{}; the authors' program gave {reference:.3}", row.verdict),
+            None => row.verdict.to_string(),
         };
         table.row([
             (&row.row).into(),
@@ -28,7 +33,7 @@ pub(crate) fn table(heading: Option<&str>, rows: &[Row], notes: &[String], scree
             number(row.ours).into(),
             number(row.low).into(),
             number(row.high).into(),
-            Cell::new(&row.verdict, paint),
+            Cell::new(&verdict, paint),
         ]);
     }
     let notes = notes.iter().map(|note| format!("- {}\n", escape_controls(note))).collect::<String>();

@@ -1,6 +1,6 @@
-//! The runs the study is made of: which trace, under what, and what came out. As many at once as there are processors.
+//! Runs of the study: their configuration and results. They run in parallel on all processors.
 
-use super::{GavelData, KINDS, OF_EACH, unaware};
+use super::{GavelData, KINDS, OF_EACH, blind_speeds};
 use crate::random::Random;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -8,23 +8,23 @@ use warpyard_allocate::rounds::simulate::{Cluster, Outcome, SimulatedJob, Target
 use warpyard_allocate::rounds::{RoundScheduler, Server};
 use warpyard_allocate::{GpuType, Options, PairShare, Shares, SolveError, TypeAwareness};
 
-/// A run asked for.
+/// Configuration of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunConfig {
     pub(super) goal: &'static str,
     pub(super) types: TypeAwareness,
     pub(super) sharing: bool,
-    /// Jobs an hour of a drawn trace, and how many; the published trace, where there is none.
+    /// Arrival rate in jobs per hour and size of a sampled trace; `None` for `gen150_single` itself.
     pub(super) load: Option<(f64, usize)>,
-    /// By what part a speed the solver is told may be wrong.
+    /// Largest relative error of the speeds reported to the solver.
     pub(super) error: f64,
     pub(super) seed: u64,
     pub(super) rounds: RoundScheduler,
 }
 
 impl RunConfig {
-    /// Max-min on the published trace, everything known and restarts free.
-    pub(super) fn published() -> RunConfig {
+    /// Max-min on the trace `gen150_single` with true speeds and free restarts.
+    pub(super) fn gen150() -> RunConfig {
         RunConfig {
             goal: "max-min",
             types: TypeAwareness::Aware,
@@ -37,7 +37,7 @@ impl RunConfig {
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub(super) struct RunResult {
     pub(super) outcome: Outcome,
@@ -45,29 +45,29 @@ pub(super) struct RunResult {
 }
 
 impl RunResult {
-    /// The mean time of a solve, in milliseconds.
+    /// Mean time of a solve, in milliseconds.
     pub(super) fn solving_ms(&self) -> f64 {
         1e3 * self.solving_s / self.outcome.solves.max(1) as f64
     }
 }
 
-/// Makes all runs; they come back in the order asked for.
+/// Executes all runs; results are in the order of the configurations.
 pub(super) fn run_all(
     data: &GavelData,
-    asked: &[RunConfig],
-    told: impl Fn(usize, usize) + Sync,
+    configs: &[RunConfig],
+    progress: impl Fn(usize, usize) + Sync,
 ) -> Result<Vec<RunResult>, SolveError> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let work = || {
         let mut mine = Vec::new();
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(asked_for) = asked.get(at) else { return mine };
-            mine.push((at, run(data, asked_for)));
-            told(done.fetch_add(1, Ordering::Relaxed) + 1, asked.len());
+            let Some(config) = configs.get(at) else { return mine };
+            mine.push((at, run(data, config)));
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, configs.len());
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(asked.len());
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(configs.len());
     let mut found: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("a run ends")).collect()
@@ -76,21 +76,21 @@ pub(super) fn run_all(
     found.into_iter().map(|(_, ran)| ran).collect()
 }
 
-fn run(data: &GavelData, asked: &RunConfig) -> Result<RunResult, SolveError> {
-    let mut random = Random::new(asked.seed);
-    let mut trace = match asked.load {
+fn run(data: &GavelData, config: &RunConfig) -> Result<RunResult, SolveError> {
+    let mut random = Random::new(config.seed);
+    let mut trace = match config.load {
         None => data.trace.clone(),
-        Some((load, jobs)) => drawn(&data.trace, load, jobs, &mut random),
+        Some((load, jobs)) => sample_trace(&data.trace, load, jobs, &mut random),
     };
-    if asked.types == TypeAwareness::Blind {
-        // Nor may the rounds know: whoever fills what is left takes any type for as good as another.
+    if config.types == TypeAwareness::Blind {
+        // The round scheduler must be blind too: it fills leftover GPUs by the reported speeds.
         for work in &mut trace {
-            work.reported = Some(unaware(&work.job.throughputs));
+            work.reported = Some(blind_speeds(&work.job.throughputs));
         }
     }
-    if asked.error > 0.0 {
+    if config.error > 0.0 {
         for work in &mut trace {
-            let wrong = |speed: &f64| speed * (1.0 + asked.error * (2.0 * random.unit() - 1.0));
+            let wrong = |speed: &f64| speed * (1.0 + config.error * (2.0 * random.unit() - 1.0));
             work.reported = Some(work.job.throughputs.iter().map(wrong).collect());
         }
     }
@@ -98,22 +98,22 @@ fn run(data: &GavelData, asked: &RunConfig) -> Result<RunResult, SolveError> {
     let servers: Vec<Server> = (0..KINDS.len())
         .flat_map(|gpu_type| (0..OF_EACH).map(move |_| Server { gpu_type, gpus: 1 }))
         .collect();
-    let pairs = asked.sharing.then_some(&data.table);
-    let reported_pairs = pairs.filter(|_| asked.types == TypeAwareness::Blind).map(|_| &data.unaware);
-    let cluster = Cluster { pairs, reported_pairs, rounds: asked.rounds, ..Cluster::new(&types, &servers) };
-    let options = Options { sharing: asked.sharing, ..Options::default() };
-    let mut by_goal = by_goal(asked.goal, options);
+    let pairs = config.sharing.then_some(&data.table);
+    let reported_pairs = pairs.filter(|_| config.types == TypeAwareness::Blind).map(|_| &data.blind);
+    let cluster = Cluster { pairs, reported_pairs, rounds: config.rounds, ..Cluster::new(&types, &servers) };
+    let options = Options { sharing: config.sharing, ..Options::default() };
+    let mut by_goal = by_goal(config.goal, options);
     let mut solving_s = 0.0;
     let outcome = simulate(&trace, cluster, |instance| {
         let start = Instant::now();
         let solved = by_goal(instance);
         solving_s += start.elapsed().as_secs_f64();
-        solved.map(|targets| if asked.types == TypeAwareness::Blind { even(targets) } else { targets })
+        solved.map(|targets| if config.types == TypeAwareness::Blind { even(targets) } else { targets })
     })?;
     Ok(RunResult { outcome, solving_s })
 }
 
-/// The same time on every type: to whoever cannot tell them apart no type is better.
+/// Spreads each job's time evenly over the types: a blind scheduler prefers none.
 fn even(targets: Targets) -> Targets {
     let even = |row: &[f64]| vec![row.iter().sum::<f64>() / KINDS.len() as f64; KINDS.len()];
     let alone = targets.alone.rows().flat_map(even).collect();
@@ -122,8 +122,8 @@ fn even(targets: Targets) -> Targets {
     Targets { alone: Shares::new(KINDS.len(), alone), pairs }
 }
 
-/// Jobs of the published trace, drawn again and again, coming independently of one another at so many an hour.
-fn drawn(from: &[SimulatedJob], load: f64, jobs: usize, random: &mut Random) -> Vec<SimulatedJob> {
+/// Trace of jobs drawn with replacement from another, with Poisson arrivals at `load` jobs per hour.
+fn sample_trace(from: &[SimulatedJob], load: f64, jobs: usize, random: &mut Random) -> Vec<SimulatedJob> {
     let mut now = 0.0;
     let job = |_| {
         let mut work = from[random.below(from.len() as u64) as usize].clone();
