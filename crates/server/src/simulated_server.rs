@@ -156,7 +156,7 @@ fn run_simulation(
     let kept = happened.clone();
     sim.watch(move |event| kept.borrow_mut().push(event.clone()));
     if let Some(first) = first {
-        sim.ask(first).expect("what is asked first was read and checked");
+        sim.execute(first).expect("what is asked first was read and checked");
     }
     let later = move |arrival: Arrival| Arrival { at: began + arrival.at.since(Time(0)), ..arrival };
     let all_came = Rc::new(Cell::new(false));
@@ -199,6 +199,6 @@ fn execute(sim: &mut Sim, command: Command) -> Result<CommandOutcome, Rejection>
             let message = "this is a simulation; its jobs and machines are those it was given";
             Err(Rejection::new(Code::RefusedByPolicy, message))
         }
-        command => sim.ask(command),
+        command => sim.execute(command),
     }
 }

@@ -1,4 +1,5 @@
-//! A job to come, and what really happens when its tasks run: what only the simulator knows.
+//! Arrivals: a job to be submitted together with its run model, the ground truth of how its tasks run. Only the simulator
+//! knows the run model; policies see the job specification.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,51 +8,51 @@ use warpyard_core::event::EndReason;
 use warpyard_core::spec::JobSpec;
 use warpyard_core::{Command, JobId, Span, TaskId, Time};
 
-/// A job to come.
+/// Job to be submitted.
 #[derive(Clone, Debug)]
 pub struct Arrival {
-    /// When it is submitted.
+    /// Submission time.
     pub at: Time,
-    /// By whom.
+    /// Submitting user.
     pub user: String,
-    /// What it asks for.
+    /// Specification.
     pub spec: Arc<JobSpec>,
-    /// What really happens.
+    /// How its tasks really run.
     pub runs: RunModel,
 }
 
-/// What comes from outside, in order of time.
+/// Input from outside the simulation, at a moment.
 #[derive(Clone, Debug)]
 pub enum TimedInput {
-    /// A job, and the number by which later commands mean it, where they do.
+    /// Submission, and the job number by which later commands refer to it, where any do.
     Submission(Arrival, Option<JobId>),
-    /// Something is asked for at this moment. Jobs in it are meant by the numbers they came with.
+    /// Command. Job numbers in it are those of the submissions.
     Command(Time, Command),
 }
 
-/// A command that means jobs by the numbers they have here; none where one is not here.
-pub(crate) fn translated(command: Command, numbers: &BTreeMap<JobId, JobId>) -> Option<Command> {
-    let here = |job: JobId| numbers.get(&job).copied();
-    let meant = |target: TaskSelector| Some(target.in_job(here(target.job())?));
+/// Replaces the job numbers in a command by those of this simulation; `None` if a job is unknown here.
+pub(crate) fn translate_job_ids(command: Command, numbers: &BTreeMap<JobId, JobId>) -> Option<Command> {
+    let job_id = |job: JobId| numbers.get(&job).copied();
+    let selector = |target: TaskSelector| Some(target.in_job(job_id(target.job())?));
     Some(match command {
-        Command::Hold(target) => Command::Hold(meant(target)?),
-        Command::Release(target) => Command::Release(meant(target)?),
-        Command::Pause(target) => Command::Pause(meant(target)?),
-        Command::Resume(target) => Command::Resume(meant(target)?),
-        Command::Cancel(target) => Command::Cancel(meant(target)?),
-        Command::Kill(target) => Command::Kill(meant(target)?),
-        Command::Retry { target, failed_only } => Command::Retry { target: meant(target)?, failed_only },
-        Command::Forget(job) => Command::Forget(here(job)?),
-        Command::SetPriority(job, priority) => Command::SetPriority(here(job)?, priority),
+        Command::Hold(target) => Command::Hold(selector(target)?),
+        Command::Release(target) => Command::Release(selector(target)?),
+        Command::Pause(target) => Command::Pause(selector(target)?),
+        Command::Resume(target) => Command::Resume(selector(target)?),
+        Command::Cancel(target) => Command::Cancel(selector(target)?),
+        Command::Kill(target) => Command::Kill(selector(target)?),
+        Command::Retry { target, failed_only } => Command::Retry { target: selector(target)?, failed_only },
+        Command::Forget(job) => Command::Forget(job_id(job)?),
+        Command::SetPriority(job, priority) => Command::SetPriority(job_id(job)?, priority),
         Command::Several(commands) => {
-            Command::Several(commands.into_iter().filter_map(|one| translated(one, numbers)).collect())
+            Command::Several(commands.into_iter().filter_map(|one| translate_job_ids(one, numbers)).collect())
         }
         other => other,
     })
 }
 
 impl TimedInput {
-    /// When.
+    /// Its moment.
     pub fn at(&self) -> Time {
         match self {
             TimedInput::Submission(arrival, _) => arrival.at,
@@ -60,61 +61,61 @@ impl TimedInput {
     }
 }
 
-/// What really happens when the tasks of a job run.
+/// Ground truth of how the tasks of a job run.
 #[derive(Clone, Debug)]
 pub enum RunModel {
     /// Every attempt of every task runs for this long and succeeds.
     Constant(Span),
-    /// The attempts of each node have a course of their own.
+    /// One model per node.
     PerNode(Vec<NodeRunModel>),
-    /// Every attempt goes as one went before.
+    /// Attempts repeat recorded ones.
     Recorded(Arc<RecordedAttempts>),
-    /// Each node has so many steps to do, and does them as fast as the type of device it is given lets it.
+    /// Each node has a number of steps, done at a speed that depends on the GPU type it is placed on.
     Steps(Vec<StepWork>),
 }
 
-/// Steps to do, and how fast they go.
+/// Steps of a node and their speeds.
 #[derive(Clone, Debug, Default)]
 pub struct StepWork {
-    /// How many.
+    /// Number of steps.
     pub steps: f64,
-    /// How fast they go.
-    pub pace: Arc<StepSpeeds>,
+    /// Speeds.
+    pub speeds: Arc<StepSpeeds>,
 }
 
-/// How fast the steps of a profile go.
+/// Speeds of a profile on each GPU type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepSpeeds {
-    /// The profile's name.
+    /// Name of the profile.
     pub profile: String,
-    /// Steps a second by type of device in small letters; on any other it gets nowhere.
+    /// Steps per second by GPU type in lower case; zero on any other.
     pub alone: BTreeMap<String, f64>,
-    /// The same beside another profile on the same devices, by that one's name and then by type.
+    /// Steps per second beside another profile on the same devices, by the name of that profile, then by type.
     pub beside: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
 impl StepSpeeds {
     fn alone(&self, kind: &str) -> f64 {
-        self.alone.get(kind).copied().unwrap_or(0.0).max(NOWHERE)
+        self.alone.get(kind).copied().unwrap_or(0.0).max(MIN_SPEED)
     }
 
-    /// Steps a second on a type beside another: as measured, and as beside others on the mean where nobody has tried the
-    /// two; none for one that was never tried beside anyone.
+    /// Steps per second on a type beside another profile: as measured; the mean over the measured partners where this pair
+    /// was not; `None` without any measurement.
     fn beside(&self, other: &str, kind: &str) -> Option<f64> {
-        let known = self.beside.get(other).and_then(|by_kind| by_kind.get(kind)).copied();
-        known.or_else(|| {
-            let tried = self.beside.values().filter_map(|by_kind| by_kind.get(kind));
-            let (sum, n) = tried.fold((0.0, 0.0), |(sum, n), speed| (sum + speed, n + 1.0));
+        let measured = self.beside.get(other).and_then(|by_kind| by_kind.get(kind)).copied();
+        measured.or_else(|| {
+            let partners = self.beside.values().filter_map(|by_kind| by_kind.get(kind));
+            let (sum, n) = partners.fold((0.0, 0.0), |(sum, n), speed| (sum + speed, n + 1.0));
             (n > 0.0).then(|| sum / n)
         })
     }
 
-    /// The part of its speed that it keeps beside another.
-    pub(crate) fn kept_beside(&self, other: &str, kind: &str) -> Option<f64> {
-        Some((self.beside(other, kind)? / self.alone(kind)).max(NOWHERE))
+    /// Fraction of its speed that it retains beside another profile.
+    pub(crate) fn retained_beside(&self, other: &str, kind: &str) -> Option<f64> {
+        Some((self.beside(other, kind)? / self.alone(kind)).max(MIN_SPEED))
     }
 
-    /// Steps a second on a type, alone or beside another.
+    /// Steps per second on a type, alone or beside another profile.
     pub(crate) fn speed(&self, kind: &str, beside: Option<&str>) -> Option<f64> {
         match beside {
             None => Some(self.alone.get(kind).copied().unwrap_or(0.0)),
@@ -123,146 +124,155 @@ impl StepSpeeds {
     }
 }
 
-/// How attempts of a job went.
+/// Recorded attempts of a job.
 #[derive(Clone, Debug, Default)]
 pub struct RecordedAttempts {
-    /// By node and position: each attempt in turn; more of them go like the last.
-    pub tried: BTreeMap<(u32, u32), Vec<RecordedAttempt>>,
-    /// By node: how long tasks run that were never seen to.
-    pub otherwise: Vec<Span>,
+    /// Attempts in order, by node and array index; later attempts repeat the last.
+    pub by_task: BTreeMap<(u32, u32), Vec<RecordedAttempt>>,
+    /// Length of tasks that were never recorded, by node.
+    pub default_lengths: Vec<Span>,
 }
 
-/// How one attempt went.
+/// Recorded attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedAttempt {
-    /// From being placed until it ran.
-    pub delay: Span,
-    /// From then until its end was known, pauses left out.
+    /// From placement to start.
+    pub start_delay: Span,
+    /// From start to the report of its end, without pauses.
     pub length: Span,
-    /// How it ended by itself.
+    /// How it ended on its own.
     pub how: EndReason,
-    /// How long it took to end when it was asked to.
-    pub linger: Option<Span>,
+    /// Time it took to end after a stop request.
+    pub stop_delay: Option<Span>,
 }
 
-/// What really happens when the tasks of one node run.
+/// Ground truth of how the tasks of one node run.
 #[derive(Clone, Debug, Default)]
 pub struct NodeRunModel {
-    /// Running time by position in the array; begins again when it is shorter than that.
+    /// Run times by array index, repeated cyclically.
     pub lengths: Vec<Span>,
-    /// Exit code by number of the attempt, counted from the first; the last one goes on. None means 0.
-    pub exits: Vec<i32>,
-    /// Whether it ignores being asked to end, so that only the end of the grace period ends it.
-    pub stubborn: bool,
+    /// Exit codes by attempt; the last repeats. Empty means 0.
+    pub exit_codes: Vec<i32>,
+    /// Whether it ignores stop requests until the grace period ends it.
+    pub ignores_stop: bool,
 }
 
-/// Steps a second of a task that gets nowhere; a little, so that lengths stay numbers.
-const NOWHERE: f64 = 1e-9;
+/// Speed of a task that makes no progress; positive, so that lengths stay finite.
+const MIN_SPEED: f64 = 1e-9;
 
-/// How one attempt goes if nothing comes between.
+/// Course of one attempt if nothing intervenes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AttemptRun {
     pub(crate) length: Span,
     pub(crate) how: EndReason,
-    pub(crate) stubborn: bool,
-    /// Where it is as it went before.
-    pub(crate) seen: Option<RecordedTiming>,
+    pub(crate) ignores_stop: bool,
+    /// Timing, where it repeats a recorded attempt.
+    pub(crate) recorded: Option<RecordedTiming>,
 }
 
-/// What is known of an attempt that went before.
+/// Timing of a recorded attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RecordedTiming {
-    /// Whether it was seen of an earlier attempt, this one never having been.
-    pub(crate) of_another: bool,
-    pub(crate) delay: Span,
-    pub(crate) linger: Option<Span>,
+    /// Whether it was recorded of an earlier attempt, because this one never took place.
+    pub(crate) of_earlier_attempt: bool,
+    pub(crate) start_delay: Span,
+    pub(crate) stop_delay: Option<Span>,
 }
 
 impl RunModel {
-    /// How much of its work gets done in a second on a type of device, where that differs between types.
-    pub(crate) fn pace(&self, task: TaskId, kind: Option<&str>) -> f64 {
+    /// Work units per second on a GPU type: steps where the model counts steps, otherwise seconds.
+    pub(crate) fn work_rate(&self, task: TaskId, kind: Option<&str>) -> f64 {
         match self {
             RunModel::Steps(nodes) => {
-                let StepWork { pace, .. } = &nodes[task.node as usize];
-                kind.map_or(NOWHERE, |kind| pace.alone(&kind.to_ascii_lowercase()))
+                let StepWork { speeds, .. } = &nodes[task.node as usize];
+                kind.map_or(MIN_SPEED, |kind| speeds.alone(&kind.to_ascii_lowercase()))
             }
             RunModel::Constant(_) | RunModel::PerNode(_) | RunModel::Recorded(_) => 1.0,
         }
     }
 
-    /// How fast the steps of a task go, where it has any.
-    pub(crate) fn steps_of(&self, task: TaskId) -> Option<&StepSpeeds> {
+    /// Step speeds of a task, where it counts steps.
+    pub(crate) fn step_speeds(&self, task: TaskId) -> Option<&StepSpeeds> {
         match self {
-            RunModel::Steps(nodes) => nodes.get(task.node as usize).map(|steps| &*steps.pace),
+            RunModel::Steps(nodes) => nodes.get(task.node as usize).map(|steps| &*steps.speeds),
             RunModel::Constant(_) | RunModel::PerNode(_) | RunModel::Recorded(_) => None,
         }
     }
 
-    /// Whom it gets on with on a type of device, where that was measured of anyone.
+    /// Interference profile of a task on a GPU type, where any pair was measured.
     pub(crate) fn interference(&self, task: TaskId, kind: Option<&str>) -> Option<Box<InterferenceProfile>> {
         let RunModel::Steps(nodes) = self else { return None };
-        let StepWork { pace, .. } = &nodes[task.node as usize];
-        let interference = || {
-            Some(Box::new(InterferenceProfile { pace: Arc::clone(pace), kind: kind?.to_ascii_lowercase() }))
-        };
-        if pace.beside.is_empty() { None } else { interference() }
+        let StepWork { speeds, .. } = &nodes[task.node as usize];
+        if speeds.beside.is_empty() {
+            return None;
+        }
+        let kind = kind?.to_ascii_lowercase();
+        Some(Box::new(InterferenceProfile { speeds: Arc::clone(speeds), kind }))
     }
 
-    pub(crate) fn fate(&self, task: TaskId, attempt: u32, kind: Option<&str>) -> AttemptRun {
+    /// Course of an attempt on a GPU type.
+    pub(crate) fn attempt_run(&self, task: TaskId, attempt: u32, kind: Option<&str>) -> AttemptRun {
         match self {
             RunModel::Steps(nodes) => {
                 let steps = nodes[task.node as usize].steps;
-                AttemptRun::plain(Span::from_secs(steps / self.pace(task, kind)))
+                AttemptRun::succeeding(Span::from_secs(steps / self.work_rate(task, kind)))
             }
-            RunModel::Constant(length) => AttemptRun::plain(*length),
-            RunModel::Recorded(tries) => tries.fate(task, attempt),
-            RunModel::PerNode(courses) => {
-                let NodeRunModel { lengths, exits, stubborn } = &courses[task.node as usize];
+            RunModel::Constant(length) => AttemptRun::succeeding(*length),
+            RunModel::Recorded(attempts) => attempts.attempt_run(task, attempt),
+            RunModel::PerNode(nodes) => {
+                let NodeRunModel { lengths, exit_codes, ignores_stop } = &nodes[task.node as usize];
                 let length = lengths.get(task.index as usize % lengths.len().max(1)).copied();
-                let exit = exits.get(attempt as usize - 1).or(exits.last()).copied().unwrap_or(0);
-                let how = EndReason::Exited(exit);
-                AttemptRun { length: length.unwrap_or_default(), how, stubborn: *stubborn, seen: None }
+                let exit = exit_codes.get(attempt as usize - 1).or(exit_codes.last()).copied().unwrap_or(0);
+                AttemptRun {
+                    length: length.unwrap_or_default(),
+                    how: EndReason::Exited(exit),
+                    ignores_stop: *ignores_stop,
+                    recorded: None,
+                }
             }
         }
     }
 }
 
-/// Whom a process gets on with.
+/// Speeds of a process beside others on its GPU type.
 #[derive(Clone, Debug)]
 pub(crate) struct InterferenceProfile {
-    pace: Arc<StepSpeeds>,
+    speeds: Arc<StepSpeeds>,
     kind: String,
 }
 
 impl InterferenceProfile {
-    /// The part of its speed that it keeps beside another, where anyone measured it.
-    pub(crate) fn kept_beside(&self, other: &InterferenceProfile) -> Option<f64> {
-        self.pace.kept_beside(&other.pace.profile, &self.kind)
+    /// Fraction of its speed that it retains beside another process, where any pair was measured.
+    pub(crate) fn retained_beside(&self, other: &InterferenceProfile) -> Option<f64> {
+        self.speeds.retained_beside(&other.speeds.profile, &self.kind)
     }
 }
 
 impl AttemptRun {
-    fn plain(length: Span) -> AttemptRun {
-        AttemptRun { length, how: EndReason::Exited(0), stubborn: false, seen: None }
+    fn succeeding(length: Span) -> AttemptRun {
+        AttemptRun { length, how: EndReason::Exited(0), ignores_stop: false, recorded: None }
     }
 }
 
 impl RecordedAttempts {
-    fn fate(&self, task: TaskId, attempt: u32) -> AttemptRun {
-        let tried = self.tried.get(&(task.node, task.index));
-        let one = tried.and_then(|tried| tried.get(attempt as usize - 1).or(tried.last()));
+    fn attempt_run(&self, task: TaskId, attempt: u32) -> AttemptRun {
+        let attempts = self.by_task.get(&(task.node, task.index));
+        let one = attempts.and_then(|attempts| attempts.get(attempt as usize - 1).or(attempts.last()));
         match one {
-            Some(RecordedAttempt { delay, length, how, linger }) => AttemptRun {
+            Some(RecordedAttempt { start_delay, length, how, stop_delay }) => AttemptRun {
                 length: *length,
                 how: how.clone(),
-                stubborn: linger.is_some(),
-                seen: Some(RecordedTiming {
-                    of_another: tried.is_some_and(|tried| tried.len() < attempt as usize),
-                    delay: *delay,
-                    linger: *linger,
+                // One that took time to stop takes as long again.
+                ignores_stop: stop_delay.is_some(),
+                recorded: Some(RecordedTiming {
+                    of_earlier_attempt: attempts.is_some_and(|attempts| attempts.len() < attempt as usize),
+                    start_delay: *start_delay,
+                    stop_delay: *stop_delay,
                 }),
             },
-            None => AttemptRun::plain(self.otherwise.get(task.node as usize).copied().unwrap_or_default()),
+            None => AttemptRun::succeeding(
+                self.default_lengths.get(task.node as usize).copied().unwrap_or_default(),
+            ),
         }
     }
 }

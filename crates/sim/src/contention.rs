@@ -1,5 +1,5 @@
-//! Device time that several tasks have at once, followed from the events: the running time of each counts it, and so their
-//! sum would count it several times.
+//! Device time shared by several tasks, tracked from the events. The running time of each task includes it, so that their sum
+//! would count it several times; the tracker computes what to subtract.
 
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -7,23 +7,24 @@ use warpyard_core::event::{Event, EventKind, WorkerInfo};
 use warpyard_core::pool::{Charge, Placement};
 use warpyard_core::{AttemptId, DeviceId, TaskId, Time};
 
-/// Devices that several may have, and who runs on them.
+/// Occupancy of all devices that can be shared.
 #[derive(Debug, Default)]
 pub(crate) struct ContentionTracker {
-    /// Whether even those that have a device whole may have it together.
+    /// Whether devices may be overcommitted, so that even tasks with a whole device may share it.
     overcommitted: bool,
-    given: BTreeMap<AttemptId, SmallVec<[DeviceId; 2]>>,
-    on: BTreeMap<DeviceId, DeviceOccupancy>,
+    /// Devices of each attempt that may share them.
+    placed: BTreeMap<AttemptId, SmallVec<[DeviceId; 2]>>,
+    devices: BTreeMap<DeviceId, DeviceOccupancy>,
 }
 
-/// Who runs on a device, and since when just they do.
+/// Tasks running on a device, unchanged since a moment.
 #[derive(Debug, Default)]
 struct DeviceOccupancy {
     running: SmallVec<[TaskId; 4]>,
     since: Time,
 }
 
-/// Tasks, and the seconds that others are accounted for in their stead.
+/// Tasks, and the device seconds to subtract from the running time of each.
 pub(crate) type DoubleCounted = Vec<(TaskId, f64)>;
 
 impl ContentionTracker {
@@ -33,60 +34,60 @@ impl ContentionTracker {
         ContentionTracker { overcommitted, ..ContentionTracker::default() }
     }
 
-    /// Takes one event. Of a device that n tasks ran on until it, each has 1/n: adds to `counted` what is too much of the
-    /// running time of each.
-    pub(crate) fn enter(&mut self, event: &Event, counted: &mut DoubleCounted) {
+    /// Observes one event. Of a device on which n tasks ran until now, each is charged 1/n: the remaining (n − 1)/n of its
+    /// running time since the last change is added to `double_counted`.
+    pub(crate) fn observe(&mut self, event: &Event, double_counted: &mut DoubleCounted) {
         match &event.what {
-            EventKind::Placed { attempt, placement } if self.concerns(placement) => {
-                self.given.insert(*attempt, placement.device_ids().collect());
+            EventKind::Placed { attempt, placement } if self.may_share(placement) => {
+                self.placed.insert(*attempt, placement.device_ids().collect());
             }
-            _ if self.given.is_empty() => {}
+            _ if self.placed.is_empty() => {}
             EventKind::Started { attempt } | EventKind::Resumed { attempt } => {
-                for device in self.given.get(attempt).into_iter().flatten() {
-                    let crowd = self.on.entry(*device).or_default();
-                    crowd.settle(event.at, counted);
-                    crowd.running.push(attempt.task);
+                for device in self.placed.get(attempt).into_iter().flatten() {
+                    let occupancy = self.devices.entry(*device).or_default();
+                    occupancy.settle(event.at, double_counted);
+                    occupancy.running.push(attempt.task);
                 }
             }
             EventKind::Paused { attempt } => {
-                for device in self.given.get(attempt).into_iter().flatten() {
-                    leave(&mut self.on, *device, *attempt, event.at, counted);
+                for device in self.placed.get(attempt).into_iter().flatten() {
+                    leave(&mut self.devices, *device, *attempt, event.at, double_counted);
                 }
             }
             EventKind::Ended { attempt, .. } => {
-                for device in self.given.remove(attempt).into_iter().flatten() {
-                    leave(&mut self.on, device, *attempt, event.at, counted);
+                for device in self.placed.remove(attempt).into_iter().flatten() {
+                    leave(&mut self.devices, device, *attempt, event.at, double_counted);
                 }
             }
             _ => {}
         }
     }
 
-    /// Whoever has a device whole has it alone, unless more may be given than there is.
-    fn concerns(&self, placement: &Placement) -> bool {
+    /// Whether the placement may share a device. A whole device is exclusive unless it is overcommitted.
+    fn may_share(&self, placement: &Placement) -> bool {
         self.overcommitted || placement.devices.iter().any(|(_, charge)| *charge != Charge::Whole)
     }
 }
 
 fn leave(
-    on: &mut BTreeMap<DeviceId, DeviceOccupancy>,
+    devices: &mut BTreeMap<DeviceId, DeviceOccupancy>,
     device: DeviceId,
     attempt: AttemptId,
     at: Time,
-    counted: &mut DoubleCounted,
+    double_counted: &mut DoubleCounted,
 ) {
-    let Some(crowd) = on.get_mut(&device) else { return };
-    crowd.settle(at, counted);
-    crowd.running.retain(|task| *task != attempt.task);
+    let Some(occupancy) = devices.get_mut(&device) else { return };
+    occupancy.settle(at, double_counted);
+    occupancy.running.retain(|task| *task != attempt.task);
 }
 
 impl DeviceOccupancy {
-    /// What came together up to now is accounted for.
-    fn settle(&mut self, at: Time, counted: &mut DoubleCounted) {
+    /// Accounts for the time since the last change of occupancy.
+    fn settle(&mut self, at: Time, double_counted: &mut DoubleCounted) {
         let n = self.running.len();
         if n > 1 {
-            let too_much = at.since(self.since).secs() * (n - 1) as f64 / n as f64;
-            counted.extend(self.running.iter().map(|task| (*task, too_much)));
+            let excess = at.since(self.since).secs() * (n - 1) as f64 / n as f64;
+            double_counted.extend(self.running.iter().map(|task| (*task, excess)));
         }
         self.since = at;
     }

@@ -1,11 +1,11 @@
-//! The policy laboratory: the very engine that runs live, under a virtual clock.
+//! Discrete-event simulator: the live engine under a virtual clock.
 //!
-//! [`Sim`] drives [`Engine::turn`](warpyard_core::engine::Engine::turn) with a heap for time, virtual workers that answer
-//! by the worker's own agent, and a store in memory. It has no scheduling code of its own. Around it: what is
-//! simulated ([`workload`]), what came out ([`report`]), published tables ([`reproduce`]),
-//! and what really happened, simulated again ([`replay`]).
-//! [`faults`] is the same engine among failures of every kind.
-//! [`forecast()`] and [`find_counterfactual()`] are what the live server asks: when a task will start, and what would start it now.
+//! [`Sim`] drives [`Engine::turn`](warpyard_core::engine::Engine::turn) with a timer queue, virtual workers that run the
+//! worker's own agent, and a store in memory. It has no scheduling code of its own. Around it: workloads and traces
+//! ([`workload`]), figures and plots ([`report`]), published tables ([`reproduce`]) and the replay of recorded histories
+//! ([`replay`]). [`faults`] is the fault simulator: the same engine and agents with injected failures.
+//! [`forecast()`] and [`find_counterfactual()`] serve the live server: when will a task start, and which change of its
+//! request would start it now?
 
 pub mod arrival;
 mod contention;

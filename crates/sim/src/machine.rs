@@ -1,7 +1,7 @@
-//! A virtual machine: an executor whose processes are made up, and the worker's own [`Agent`]. What the agent puts out is
-//! done to the processes, and what becomes of them is told to the agent; nothing is decided here.
+//! Virtual machine: a simulated executor and the worker's own [`Agent`]. The agent's outputs are carried out on simulated
+//! processes, and what happens to those is reported to the agent; nothing is decided here.
 
-use crate::process::{Process, ProcessEvent, ProcessSpec, speed_beside};
+use crate::process::{Process, ProcessEvent, ProcessSpec, speed_under_contention};
 use std::collections::BTreeMap;
 use warpyard_core::agent::{
     Agent, FoundRecord, Input, Observation, Output, RecordOwner, Settings, StopCause,
@@ -16,37 +16,37 @@ use warpyard_core::{AttemptId, Span, Time};
 pub(crate) struct Machine {
     pub(crate) agent: Agent,
     settings: Settings,
-    /// The process of each attempt that has one.
+    /// Processes by attempt.
     processes: SmallMap<AttemptId, Process>,
-    /// Whether nothing gets through.
+    /// Whether the connection to the server is cut.
     pub(crate) cut: bool,
-    /// Work done by attempts that were asked to end and did.
+    /// Work done by attempts that were stopped, which the next attempt continues from.
     pub(crate) saved: Vec<(AttemptId, Span)>,
-    /// Those that run on to the end of their batch or item, to stand still then, with the length of one.
-    to_stand_still: BTreeMap<AttemptId, Option<Span>>,
-    /// Those that do so to end then.
-    to_give_way: BTreeMap<AttemptId, Option<Span>>,
-    /// How much tasks on one device slow each other.
+    /// Attempts that freeze at their next boundary, with the length of a batch or item.
+    to_freeze: BTreeMap<AttemptId, Option<Span>>,
+    /// Attempts that exit at their next boundary.
+    to_yield: BTreeMap<AttemptId, Option<Span>>,
+    /// Contention of tasks on one device; see [`speed_under_contention`].
     contention: f64,
-    /// Whether it ever had a process of which is known whom it gets on with.
+    /// Whether any process so far has an interference profile.
     interference: bool,
 }
 
-/// What the server knows of an attempt and a machine must.
+/// Source of the ground truth about attempts.
 pub(crate) trait AttemptOracle {
-    /// What it takes to begin it; none where the server has given it up and the machine has yet to hear of that.
-    fn brief(&self, id: AttemptId) -> Option<ProcessSpec>;
-    /// Between which steps of its work it stands still, if not at once.
-    fn step(&self, id: AttemptId) -> Option<Span>;
+    /// Process of an attempt; `None` if the server has given the attempt up and the machine has yet to learn it.
+    fn process_spec(&self, id: AttemptId) -> Option<ProcessSpec>;
+    /// Length of the batch or item at whose end the attempt pauses; `None` if it pauses at once.
+    fn pause_step(&self, id: AttemptId) -> Option<Span>;
 }
 
-/// What is due on a machine at a later moment.
+/// Timer that a machine sets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MachineTimer {
-    /// [`Machine::ring`].
-    Ring(AttemptId),
-    /// [`Input::Timer`].
-    Timer,
+    /// For [`Machine::process_due`].
+    Process(AttemptId),
+    /// For [`Input::Timer`].
+    Agent,
 }
 
 impl Machine {
@@ -63,48 +63,48 @@ impl Machine {
             processes: SmallMap::new(),
             cut: false,
             saved: Vec::new(),
-            to_stand_still: BTreeMap::new(),
-            to_give_way: BTreeMap::new(),
+            to_freeze: BTreeMap::new(),
+            to_yield: BTreeMap::new(),
             contention,
             interference: false,
         }
     }
 
-    /// It has an attempt that was begun before all this.
+    /// Adopts an attempt that started before the simulation.
     pub(crate) fn adopt(
         &mut self,
         now: Time,
         id: AttemptId,
-        brief: ProcessSpec,
-        later: &mut impl FnMut(Time, MachineTimer),
+        spec: ProcessSpec,
+        set_timer: &mut impl FnMut(Time, MachineTimer),
     ) {
         let (owner, on_lost, seen) = (RecordOwner::ThisLog, OnLost::default(), Observation::Running);
         self.agent.step(Input::Found(FoundRecord { attempt: id, owner, on_lost, seen }), now);
-        self.launch(now, id, brief, later);
+        self.launch(now, id, spec, set_timer);
     }
 
-    /// Does what the agent puts out. Gives what is due later.
-    pub(crate) fn pump(
+    /// Carries out the agent's outputs.
+    pub(crate) fn execute_outputs(
         &mut self,
         now: Time,
-        known: &impl AttemptOracle,
-        mut later: impl FnMut(Time, MachineTimer),
+        oracle: &impl AttemptOracle,
+        mut set_timer: impl FnMut(Time, MachineTimer),
     ) {
-        let later = &mut later;
+        let set_timer = &mut set_timer;
         let mut touched = false;
         while let Some(output) = self.agent.next_output() {
             touched = true;
             match output {
                 Output::Launch(id) => {
-                    if let Some(brief) = known.brief(id) {
-                        self.launch(now, id, brief, later);
+                    if let Some(spec) = oracle.process_spec(id) {
+                        self.launch(now, id, spec, set_timer);
                     }
                 }
-                Output::Freeze(id) => self.freeze(now, id, known.step(id), later),
-                Output::Thaw(id) => self.thaw(now, id, later),
-                Output::Yield(id) => self.give_way(now, id, known.step(id), later),
-                Output::Stop { attempt, grace, cause } => self.stop(now, attempt, grace, cause, later),
-                // What is launched has a process at once, so there is nothing on its way.
+                Output::Freeze(id) => self.freeze(now, id, oracle.pause_step(id), set_timer),
+                Output::Thaw(id) => self.thaw(now, id, set_timer),
+                Output::Yield(id) => self.yield_at_boundary(now, id, oracle.pause_step(id), set_timer),
+                Output::Stop { attempt, grace, cause } => self.stop(now, attempt, grace, cause, set_timer),
+                // A launch takes effect at once, so none can be called off in flight.
                 Output::CallOff(id) => {
                     if self.processes.contains_key(&id) {
                         self.see(now, id, Observation::Running);
@@ -112,53 +112,58 @@ impl Machine {
                         self.see(now, id, Observation::NotStarted);
                     }
                 }
-                // There are no records.
+                // There are no records on disk.
                 Output::Retire(_)
                 | Output::Discard { .. }
                 | Output::StopForeign { .. }
                 | Output::RetireForeign(_) => {}
-                Output::SetTimer(at) => later(at, MachineTimer::Timer),
+                Output::SetTimer(at) => set_timer(at, MachineTimer::Agent),
             }
         }
         if touched {
-            self.share_speed(now, later);
+            self.update_speeds(now, set_timer);
         }
     }
 
-    /// Something happens to a process by itself: it begins, stands still, or ends.
-    pub(crate) fn ring(&mut self, now: Time, id: AttemptId, mut later: impl FnMut(Time, MachineTimer)) {
-        let later = &mut later;
-        let due = self.processes.get(&id).and_then(|p| p.alarm).filter(|(at, _)| *at == now);
+    /// Handles the next event of a process, if this is its moment.
+    pub(crate) fn process_due(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        mut set_timer: impl FnMut(Time, MachineTimer),
+    ) {
+        let set_timer = &mut set_timer;
+        let due = self.processes.get(&id).and_then(|p| p.next).filter(|(at, _)| *at == now);
         let Some((_, next)) = due else { return };
         match next {
-            ProcessEvent::Begins => self.run(now, id, later),
-            ProcessEvent::StandsStill if self.to_give_way.contains_key(&id) => {
+            ProcessEvent::Starts => self.start(now, id, set_timer),
+            ProcessEvent::ReachesBoundary if self.to_yield.contains_key(&id) => {
                 self.end(now, id, EndReason::Stopped)
             }
-            ProcessEvent::StandsStill => self.stand_still(now, id),
-            ProcessEvent::Ends => {
+            ProcessEvent::ReachesBoundary => self.freeze_now(now, id),
+            ProcessEvent::Exits => {
                 let how = self.process(id).how.clone();
                 self.end(now, id, how);
             }
             ProcessEvent::TimesOut => self.end(now, id, EndReason::TimedOut),
-            ProcessEvent::IsEnded => self.end(now, id, EndReason::Stopped),
+            ProcessEvent::GraceEnds => self.end(now, id, EndReason::Stopped),
         }
-        self.share_speed(now, later);
+        self.update_speeds(now, set_timer);
     }
 
-    /// What the agent has to tell, if it gets through.
+    /// Next report of the agent, if the connection is up.
     pub(crate) fn report(&mut self, now: Time) -> Option<Report> {
         if self.cut { None } else { self.agent.report(now) }
     }
 
-    /// The machine went down and came up again: nothing it had is left.
+    /// Reboots: no process survives, and a new session begins.
     pub(crate) fn wipe(&mut self, now: Time) {
         let session = self.settings.session + 1;
         let settings = Settings { session, machine_restarted: true, ..self.settings };
         *self = Machine { cut: self.cut, ..Machine::with(self.contention, settings, now) };
     }
 
-    /// The attempts that have a process, standing still or not.
+    /// Attempts that have a process, frozen or not.
     pub(crate) fn processes(&self) -> impl Iterator<Item = AttemptId> + '_ {
         self.processes.keys().copied()
     }
@@ -175,29 +180,29 @@ impl Machine {
         &mut self,
         now: Time,
         id: AttemptId,
-        brief: ProcessSpec,
-        later: &mut impl FnMut(Time, MachineTimer),
+        spec: ProcessSpec,
+        set_timer: &mut impl FnMut(Time, MachineTimer),
     ) {
-        let delay = brief.delay;
-        self.interference |= brief.interference.is_some();
-        self.processes.insert(id, Process::new(now, brief));
+        let delay = spec.start_delay;
+        self.interference |= spec.interference.is_some();
+        self.processes.insert(id, Process::new(now, spec));
         if delay.is_zero() {
-            self.run(now, id, later);
+            self.start(now, id, set_timer);
         } else {
-            later(now + delay, MachineTimer::Ring(id));
+            set_timer(now + delay, MachineTimer::Process(id));
         }
     }
 
-    /// A process that was begun or stood still runs now.
-    fn run(&mut self, now: Time, id: AttemptId, later: &mut impl FnMut(Time, MachineTimer)) {
+    /// Starts a process, or continues it after a freeze.
+    fn start(&mut self, now: Time, id: AttemptId, set_timer: &mut impl FnMut(Time, MachineTimer)) {
         let process = self.process(id);
         process.runs = true;
         process.since = now;
-        let at = process.foresee();
-        later(at, MachineTimer::Ring(id));
-        // One that is to stand still from the start is begun first.
-        if let Some(step) = self.to_stand_still.get(&id).copied() {
-            return self.freeze(now, id, step, later);
+        let at = process.schedule_next();
+        set_timer(at, MachineTimer::Process(id));
+        // An attempt that was paused before its process existed freezes as soon as it runs.
+        if let Some(step) = self.to_freeze.get(&id).copied() {
+            return self.freeze(now, id, step, set_timer);
         }
         self.see(now, id, Observation::Running);
     }
@@ -207,63 +212,63 @@ impl Machine {
         now: Time,
         id: AttemptId,
         step: Option<Span>,
-        later: &mut impl FnMut(Time, MachineTimer),
+        set_timer: &mut impl FnMut(Time, MachineTimer),
     ) {
         let Some(process) = self.processes.get_mut(&id) else { return };
-        self.to_stand_still.insert(id, step);
+        self.to_freeze.insert(id, step);
         if !process.runs {
             return;
         }
-        process.settle(now);
-        if process.stand_still_between(step) {
-            self.stand_still(now, id);
+        process.accrue(now);
+        if process.freeze_at_boundary(step) {
+            self.freeze_now(now, id);
         } else {
-            self.foresee(id, later);
+            self.schedule_next(id, set_timer);
         }
     }
 
-    fn stand_still(&mut self, now: Time, id: AttemptId) {
+    fn freeze_now(&mut self, now: Time, id: AttemptId) {
         let process = self.process(id);
-        process.settle(now);
+        process.accrue(now);
         process.runs = false;
-        process.alarm = None;
-        process.go_on();
-        self.to_stand_still.remove(&id);
+        process.next = None;
+        process.cancel_freeze();
+        self.to_freeze.remove(&id);
         self.see(now, id, Observation::Frozen);
     }
 
-    /// Has it end when it is next done with a batch or an item.
-    fn give_way(
+    /// Has an attempt exit at its next boundary.
+    fn yield_at_boundary(
         &mut self,
         now: Time,
         id: AttemptId,
         step: Option<Span>,
-        later: &mut impl FnMut(Time, MachineTimer),
+        set_timer: &mut impl FnMut(Time, MachineTimer),
     ) {
         let Some(process) = self.processes.get_mut(&id).filter(|process| process.runs) else { return };
-        if self.to_give_way.contains_key(&id) {
+        if self.to_yield.contains_key(&id) {
             return;
         }
-        process.settle(now);
-        if process.stand_still_between(step) {
+        process.accrue(now);
+        if process.freeze_at_boundary(step) {
             self.end(now, id, EndReason::Stopped);
         } else {
-            self.to_give_way.insert(id, step);
-            self.foresee(id, later);
+            self.to_yield.insert(id, step);
+            self.schedule_next(id, set_timer);
         }
     }
 
-    /// Has it go on, or not stand still after all.
-    fn thaw(&mut self, now: Time, id: AttemptId, later: &mut impl FnMut(Time, MachineTimer)) {
-        let to_stand_still = self.to_stand_still.remove(&id).is_some();
+    /// Continues a frozen attempt, or cancels a freeze that has not happened.
+    fn thaw(&mut self, now: Time, id: AttemptId, set_timer: &mut impl FnMut(Time, MachineTimer)) {
+        let to_freeze = self.to_freeze.remove(&id).is_some();
         let Some(process) = self.processes.get_mut(&id) else { return };
-        if process.runs && to_stand_still {
-            process.go_on();
-            process.settle(now);
-            self.foresee(id, later);
-        } else if !process.runs && process.has_begun() {
+        if process.runs && to_freeze {
+            process.cancel_freeze();
+            process.accrue(now);
+            self.schedule_next(id, set_timer);
+        } else if !process.runs && process.has_started() {
             process.thaw(now);
-            self.run(now, id, later);
+            self.start(now, id, set_timer);
         }
     }
 
@@ -273,31 +278,31 @@ impl Machine {
         id: AttemptId,
         grace: Span,
         cause: StopCause,
-        later: &mut impl FnMut(Time, MachineTimer),
+        set_timer: &mut impl FnMut(Time, MachineTimer),
     ) {
         let Some(process) = self.processes.get_mut(&id) else { return };
-        match (process.alarm, process.grace) {
+        match (process.next, process.grace) {
             _ if cause == StopCause::LeaseExpired => self.end(now, id, cause.how()),
             (_, Some(_)) if grace.is_zero() => self.end(now, id, EndReason::Stopped),
-            (Some((_, ProcessEvent::IsEnded)), _) => {}
+            (Some((_, ProcessEvent::GraceEnds)), _) => {}
             (_, None) => self.end(now, id, EndReason::Stopped),
             (_, Some(grace)) => {
                 if process.runs {
-                    process.settle(now);
+                    process.accrue(now);
                 }
-                process.alarm = Some((now + grace, ProcessEvent::IsEnded));
-                later(now + grace, MachineTimer::Ring(id));
+                process.next = Some((now + grace, ProcessEvent::GraceEnds));
+                set_timer(now + grace, MachineTimer::Process(id));
             }
         }
     }
 
     fn end(&mut self, now: Time, id: AttemptId, how: EndReason) {
-        let mut process = self.processes.remove(&id).expect("what ends has a process");
+        let mut process = self.processes.remove(&id).expect("an attempt that ends has a process");
         if process.runs {
-            process.settle(now);
+            process.accrue(now);
         }
-        self.to_stand_still.remove(&id);
-        self.to_give_way.remove(&id);
+        self.to_freeze.remove(&id);
+        self.to_yield.remove(&id);
         if how == EndReason::Stopped {
             self.saved.push((id, process.done()));
         }
@@ -305,53 +310,56 @@ impl Machine {
         self.see(now, id, Observation::Exited(End { how, usage }));
     }
 
-    /// Has every process that runs go as fast as those beside it let it.
-    fn share_speed(&mut self, now: Time, later: &mut impl FnMut(Time, MachineTimer)) {
+    /// Updates the speed of every running process to the processes beside it.
+    fn update_speeds(&mut self, now: Time, set_timer: &mut impl FnMut(Time, MachineTimer)) {
         if self.contention == 0.0 && !self.interference {
             return;
         }
-        let mut on: BTreeMap<u16, Vec<AttemptId>> = BTreeMap::new();
+        let mut by_device: BTreeMap<u16, Vec<AttemptId>> = BTreeMap::new();
         for (id, process) in self.running() {
             for &device in &process.devices {
-                on.entry(device).or_default().push(id);
+                by_device.entry(device).or_default().push(id);
             }
         }
         let speed = |id: AttemptId, process: &Process| {
-            let there = process.devices.iter().map(|device| &on[device][..]);
-            let there = there.max_by_key(|there| there.len()).unwrap_or_default();
-            let kept = match there {
+            // The most contended of its devices holds back a task that spans several.
+            let beside = process.devices.iter().map(|device| &by_device[device][..]);
+            let beside = beside.max_by_key(|tasks| tasks.len()).unwrap_or_default();
+            // Interference is measured between two; for more, and for unmeasured pairs, the general contention applies.
+            let retained = match beside {
                 [one, other] => {
                     let other = &self.processes[if *one == id { other } else { one }];
                     process
                         .interference
                         .as_deref()
                         .zip(other.interference.as_deref())
-                        .and_then(|(a, b)| a.kept_beside(b))
+                        .and_then(|(a, b)| a.retained_beside(b))
                 }
                 _ => None,
             };
-            kept.unwrap_or_else(|| speed_beside(self.contention, there.len() as u32))
+            retained.unwrap_or_else(|| speed_under_contention(self.contention, beside.len() as u32))
         };
         let speeds: Vec<(AttemptId, f64)> = self.running().map(|(id, p)| (id, speed(id, p))).collect();
         for (id, speed) in speeds {
             let process = self.process(id);
-            let asked = matches!(process.alarm, Some((_, ProcessEvent::IsEnded)));
+            let stopping = matches!(process.next, Some((_, ProcessEvent::GraceEnds)));
             if speed != process.speed {
-                process.settle(now);
+                process.accrue(now);
                 process.speed = speed;
-                if !asked {
-                    later(process.foresee(), MachineTimer::Ring(id));
+                // A process in its grace period ends with it, whatever its speed.
+                if !stopping {
+                    set_timer(process.schedule_next(), MachineTimer::Process(id));
                 }
             }
         }
     }
 
-    fn foresee(&mut self, id: AttemptId, later: &mut impl FnMut(Time, MachineTimer)) {
-        let at = self.process(id).foresee();
-        later(at, MachineTimer::Ring(id));
+    fn schedule_next(&mut self, id: AttemptId, set_timer: &mut impl FnMut(Time, MachineTimer)) {
+        let at = self.process(id).schedule_next();
+        set_timer(at, MachineTimer::Process(id));
     }
 
     fn process(&mut self, id: AttemptId) -> &mut Process {
-        self.processes.get_mut(&id).expect("what is not over has a process")
+        self.processes.get_mut(&id).expect("an attempt that has not ended has a process")
     }
 }

@@ -1,41 +1,42 @@
-//! What became of each task, as far as figures need it.
+//! Records of simulated tasks: the quantities that figures are computed from.
 
 use serde::Serialize;
 use warpyard_core::cluster::Job;
 use warpyard_core::event::Outcome;
 use warpyard_core::{Span, TaskId, Time};
 
-/// What became of one task.
+/// Record of one task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Record {
-    /// Which.
+    /// The task.
     pub task: TaskId,
-    /// Its job's priority when that was submitted.
+    /// Priority of its job at submission.
     pub priority: i64,
-    /// When its job was submitted.
+    /// Submission time of its job.
     pub submitted: Time,
-    /// When it last waited for nothing but room.
+    /// When it last became ready, with all dependencies met.
     pub ready: Option<Time>,
-    /// When its first attempt began to run.
+    /// Start of its first attempt.
     pub started: Option<Time>,
-    /// When it ended for good.
+    /// End of its last attempt.
     pub ended: Option<Time>,
-    /// How.
+    /// Outcome.
     pub outcome: Option<Outcome>,
-    /// How many attempts it took.
+    /// Number of attempts.
     pub attempts: u32,
-    /// How often it was made to give way: to stand still, or to save and exit.
-    pub gave_way: u32,
-    /// Running time of all its attempts together, pauses left out: those that saved and exited are part of the whole.
+    /// Number of preemptions, by freezing or by requeueing.
+    #[serde(rename = "gave_way")]
+    pub preemptions: u32,
+    /// Running time of all its attempts, without pauses.
     pub ran: Span,
-    /// Running time of all its attempts times the devices each had, in seconds; of a device that n tasks ran on at once, 1/n.
+    /// Device time of all its attempts, in seconds; of a device shared by n running tasks, 1/n.
     pub gpu_seconds: f64,
-    /// Devices of its latest attempt.
+    /// Number of devices of its latest attempt.
     pub devices: u16,
 }
 
 impl Record {
-    /// Its job has ended: a task that never ran was cancelled or skipped.
+    /// Closes the record when its job finishes: a task that never ran was cancelled or skipped.
     pub(crate) fn close(&mut self, job: &Job, at: Time) {
         if self.ended.is_none() {
             self.ended = Some(at);
@@ -53,7 +54,7 @@ impl Record {
             ended: None,
             outcome: None,
             attempts: 0,
-            gave_way: 0,
+            preemptions: 0,
             ran: Span::ZERO,
             gpu_seconds: 0.0,
             devices: 0,

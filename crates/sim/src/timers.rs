@@ -1,66 +1,69 @@
-//! What is due when. Among things due at one moment, those entered first come first.
+//! The timer queue: a heap of what is due when. Timers of the same moment fire in the order they were set, so that a run
+//! depends on nothing but its inputs.
 
 use crate::machine::MachineTimer;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use warpyard_core::{AttemptId, Time, WorkerId};
 
+/// Queue of pending timers.
 #[derive(Default)]
 pub(crate) struct TimerQueue {
     heap: BinaryHeap<Reverse<Entry>>,
-    entered: u64,
-    /// How many entries are more than a worker saying that it is there, or watching over its lease.
-    pub(crate) alarms: usize,
+    next_number: u64,
+    /// Number of pending timers that do not recur. At zero only heartbeats and lease timers are left, which would go on for
+    /// ever.
+    pub(crate) one_shot: usize,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
     at: Time,
     number: u64,
-    due: Timer,
+    timer: Timer,
 }
 
+/// Timer of a worker.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// Something happens to a process by itself.
-    Ring(WorkerId, AttemptId),
-    /// A worker says that it is there.
-    Beat(WorkerId),
-    /// The timer of a worker's agent fires.
-    Timer(WorkerId),
+    /// Next event of a process.
+    Process(WorkerId, AttemptId),
+    /// Heartbeat of a worker with a lease.
+    Heartbeat(WorkerId),
+    /// Timer of a worker's agent.
+    Agent(WorkerId),
 }
 
 impl Timer {
-    /// Whether it is due again and again, whatever happens.
     fn recurs(&self) -> bool {
-        matches!(self, Timer::Beat(_) | Timer::Timer(_))
+        matches!(self, Timer::Heartbeat(_) | Timer::Agent(_))
     }
 
-    /// What a machine has to do later.
-    pub(crate) fn on(worker: WorkerId, later: MachineTimer) -> Timer {
-        match later {
-            MachineTimer::Ring(attempt) => Timer::Ring(worker, attempt),
-            MachineTimer::Timer => Timer::Timer(worker),
+    /// Timer that a machine has set.
+    pub(crate) fn on(worker: WorkerId, timer: MachineTimer) -> Timer {
+        match timer {
+            MachineTimer::Process(attempt) => Timer::Process(worker, attempt),
+            MachineTimer::Agent => Timer::Agent(worker),
         }
     }
 }
 
 impl TimerQueue {
-    pub(crate) fn enter(&mut self, at: Time, due: Timer) {
-        self.entered += 1;
-        self.alarms += usize::from(!due.recurs());
-        self.heap.push(Reverse(Entry { at, number: self.entered, due }));
+    pub(crate) fn set(&mut self, at: Time, timer: Timer) {
+        self.next_number += 1;
+        self.one_shot += usize::from(!timer.recurs());
+        self.heap.push(Reverse(Entry { at, number: self.next_number, timer }));
     }
 
-    /// The next thing due by now.
+    /// Removes the next timer that has expired.
     pub(crate) fn take(&mut self, now: Time) -> Option<Timer> {
         self.heap.peek().filter(|e| e.0.at <= now)?;
-        let due = self.heap.pop()?.0.due;
-        self.alarms -= usize::from(!due.recurs());
-        Some(due)
+        let timer = self.heap.pop()?.0.timer;
+        self.one_shot -= usize::from(!timer.recurs());
+        Some(timer)
     }
 
-    /// When the next thing is due.
+    /// Moment of the next timer.
     pub(crate) fn next(&self) -> Option<Time> {
         self.heap.peek().map(|e| e.0.at)
     }

@@ -33,7 +33,7 @@ fn sim(gpus: u16, kinds: &[(&str, f64)]) -> Sim {
         beside: None,
     };
     let speeds = kinds.iter().map(speed).collect();
-    sim.ask(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).unwrap();
+    sim.execute(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).unwrap();
     sim
 }
 

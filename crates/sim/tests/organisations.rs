@@ -38,10 +38,10 @@ fn submit(sim: &mut Sim, project: &str) -> JobId {
         ..TaskSpec::default()
     };
     let alone = [("v100".to_owned(), 1.0)].into();
-    let pace = Arc::new(StepSpeeds { profile: "p".into(), alone, beside: Default::default() });
+    let speeds = Arc::new(StepSpeeds { profile: "p".into(), alone, beside: Default::default() });
     let project = Some(project.to_owned());
     let spec = JobSpec { name: "j".into(), project, tasks: vec![task], ..JobSpec::default() };
-    sim.submit("ann", spec, RunModel::Steps(vec![StepWork { steps: 100.0, pace }])).unwrap()
+    sim.submit("ann", spec, RunModel::Steps(vec![StepWork { steps: 100.0, speeds }])).unwrap()
 }
 
 #[test]

@@ -61,24 +61,24 @@ struct Asked {
     paused: BTreeSet<AttemptId>,
     stood_still: BTreeSet<AttemptId>,
     resumed: BTreeSet<AttemptId>,
-    told: Told,
+    counts: EventCounts,
 }
 
 /// How many were asked to give way, and of how many that was taken back at the same moment, before they had.
 #[derive(Clone, Copy, Default)]
-struct Told {
-    gave_way: u64,
+struct EventCounts {
+    preemptions: u64,
     taken_back: u64,
 }
 
 impl Asked {
     fn hear(&mut self, at: Time, what: &EventKind) {
         if at != self.now {
-            *self = Asked { now: at, told: self.told, ..Asked::default() };
+            *self = Asked { now: at, counts: self.counts, ..Asked::default() };
         }
         match what {
             EventKind::PauseAsked { attempt, by: RequestedBy::Policy, .. } => {
-                self.told.gave_way += 1;
+                self.counts.preemptions += 1;
                 assert!(
                     !self.resumed.contains(attempt),
                     "{attempt} was to go on and to stand still at {at:?}"
@@ -92,17 +92,17 @@ impl Asked {
                     !(asked_just_now && self.stood_still.contains(attempt)),
                     "{attempt} stood still and was to go on at {at:?}"
                 );
-                self.told.taken_back += u64::from(asked_just_now);
+                self.counts.taken_back += u64::from(asked_just_now);
                 self.resumed.insert(*attempt);
             }
-            EventKind::StopAsked { .. } => self.told.gave_way += 1,
+            EventKind::StopAsked { .. } => self.counts.preemptions += 1,
             _ => {}
         }
     }
 }
 
 /// Runs a workload; gives what was asked.
-fn run(policy: &str, seed: u64) -> Told {
+fn run(policy: &str, seed: u64) -> EventCounts {
     let mut workers = cluster("2xV100:16GiB/1").unwrap();
     for worker in &mut workers {
         worker.devices[0].limit = Some(1 + (seed % 2) as u16);
@@ -123,7 +123,7 @@ fn run(policy: &str, seed: u64) -> Told {
         assert!((record.ran.secs() - length).abs() < 1e-4, "{policy} seed {seed}: {length} s in {record:?}");
     }
     drop(sim);
-    Rc::into_inner(asked).expect("the simulation is gone").into_inner().told
+    Rc::into_inner(asked).expect("the simulation is gone").into_inner().counts
 }
 
 fn length(arrival: &Arrival) -> f64 {
@@ -141,10 +141,10 @@ fn nobody_takes_turns_and_nothing_is_lost() {
     let mut most = 0;
     for policy in ["srtf", "srtf:behind=nobody", "wsjf:granularity=batch", "wsjf:by=ratio,granularity=item"] {
         for seed in 0..100 {
-            let Told { gave_way, taken_back } = run(policy, seed);
+            let EventCounts { preemptions, taken_back } = run(policy, seed);
             assert_eq!(taken_back, 0, "{policy} seed {seed}");
-            assert!(gave_way <= JOBS * (1 + seed % 2), "{policy} seed {seed}: {gave_way} gave way");
-            most = most.max(gave_way);
+            assert!(preemptions <= JOBS * (1 + seed % 2), "{policy} seed {seed}: {preemptions} gave way");
+            most = most.max(preemptions);
         }
     }
     assert!(most > 5, "hardly anyone gave way: {most}");
@@ -156,9 +156,9 @@ fn nobody_takes_turns_and_nothing_is_lost() {
 fn sinking_is_bounded_by_levels() {
     let mut most = 0;
     for seed in 0..400 {
-        let Told { gave_way, .. } = run("las:quantum=5,factor=3", seed);
-        assert!(gave_way <= JOBS * 5 * (1 + seed % 2), "seed {seed}: {gave_way} gave way");
-        most = most.max(gave_way);
+        let EventCounts { preemptions, .. } = run("las:quantum=5,factor=3", seed);
+        assert!(preemptions <= JOBS * 5 * (1 + seed % 2), "seed {seed}: {preemptions} gave way");
+        most = most.max(preemptions);
     }
     assert!(most > 5, "hardly anyone gave way: {most}");
 }
@@ -266,8 +266,8 @@ fn at_a_rounds_end_everyone_gives_way_as_they_allow() {
                 assert_eq!(record.attempts, 1, "{policy} seed {seed}: {record:?}");
             }
             match spec.preempt {
-                Preempt::None => assert_eq!(record.gave_way, 0, "{policy} seed {seed}: {record:?}"),
-                _ => assert!(record.gave_way + 1 >= record.attempts, "{policy} seed {seed}: {record:?}"),
+                Preempt::None => assert_eq!(record.preemptions, 0, "{policy} seed {seed}: {record:?}"),
+                _ => assert!(record.preemptions + 1 >= record.attempts, "{policy} seed {seed}: {record:?}"),
             }
         }
         stood_still += turns.borrow().stood_still;

@@ -59,7 +59,7 @@ fn yard_with(gpus: &[&str], policy: &str, overcommit: bool, pairs: &[(&str, &str
         alone.into_iter().chain(pairs).collect::<Vec<_>>()
     };
     let speeds = gpus.iter().flat_map(on_each).collect();
-    sim.ask(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).unwrap();
+    sim.execute(Command::SetSpeeds { speeds, costs: BTreeMap::new() }).unwrap();
     sim
 }
 
@@ -80,9 +80,9 @@ fn submit_that_keeps(sim: &mut Sim, profile: &str, preempt: Preempt, kept: f64) 
     };
     let kinds = |speed: f64| ["v100", "k80"].map(|kind| (kind.to_owned(), speed)).into();
     let beside = ["a", "b", "c"].map(|other| (other.to_owned(), kinds(kept * ALONE))).into();
-    let pace = Arc::new(StepSpeeds { profile: profile.to_owned(), alone: kinds(ALONE), beside });
+    let speeds = Arc::new(StepSpeeds { profile: profile.to_owned(), alone: kinds(ALONE), beside });
     let spec = JobSpec { name: profile.to_owned(), tasks: vec![task], ..JobSpec::default() };
-    sim.submit("ann", spec, RunModel::Steps(vec![StepWork { steps: 1000.0, pace }])).unwrap()
+    sim.submit("ann", spec, RunModel::Steps(vec![StepWork { steps: 1000.0, speeds }])).unwrap()
 }
 
 fn task(job: JobId) -> TaskId {

@@ -87,6 +87,7 @@ const DECISIONS: &[(&str, &[&str])] = &[
         ".lease",
         &[
             "sim/src/sim.rs",
+            "sim/src/sim/turn.rs",
             "sim/src/sim/records.rs",
             "sim/src/faults/machine.rs",
             "sim/src/forecast.rs",

@@ -262,7 +262,7 @@ impl Supervised {
 impl Process {
     fn new(brief: AttemptScript, now: Time) -> Process {
         let mut process = Process {
-            left: brief.fate.length,
+            left: brief.run.length,
             brief,
             ran: Span::ZERO,
             since: now,
@@ -298,7 +298,8 @@ impl Process {
             DesiredState::Stop if self.asked && self.alarm <= Some(now + grace) => {}
             DesiredState::Stop => {
                 self.asked = true;
-                let takes = if self.brief.fate.stubborn { grace } else { self.brief.dies_after.min(grace) };
+                let takes =
+                    if self.brief.run.ignores_stop { grace } else { self.brief.dies_after.min(grace) };
                 self.alarm = Some(now + takes);
             }
             DesiredState::Freeze if !self.asked => {
@@ -318,7 +319,7 @@ impl Process {
         if self.asked {
             cause.how()
         } else if self.left - ran == Span::ZERO {
-            self.brief.fate.how.clone()
+            self.brief.run.how.clone()
         } else {
             EndReason::TimedOut
         }

@@ -28,7 +28,7 @@ pub(super) struct Users {
 /// What a supervisor must know of an attempt to run it, and what only fate knows.
 #[derive(Clone, Debug)]
 pub(super) struct AttemptScript {
-    pub(super) fate: AttemptRun,
+    pub(super) run: AttemptRun,
     pub(super) timeout: Option<Span>,
     /// What happens when its worker is lost.
     pub(super) on_lost: OnLost,
@@ -63,7 +63,7 @@ impl Users {
         let at_most = if random.unit() < 0.2 { 3_000_000 } else { 50_000 };
         let begins_after = Span(random.below(at_most));
         AttemptScript {
-            fate: runs.fate(id.task, id.number, None),
+            run: runs.attempt_run(id.task, id.number, None),
             timeout: task.timeout,
             on_lost: task.on_lost,
             begins_after: (random.unit() >= launch_lost).then_some(begins_after),
@@ -121,7 +121,7 @@ impl Users {
     fn submit(&mut self, random: &mut Random, cluster: &Cluster, jobs: &[JobId]) -> Command {
         let name = format!("j{}", self.book.len() + 1);
         let nodes = if random.unit() < 0.35 { 2 + random.below(4) } else { 1 } as u32;
-        let (tasks, courses) = (0..nodes).map(|n| node(random, cluster, n)).unzip();
+        let (tasks, models) = (0..nodes).map(|n| node(random, cluster, n)).unzip();
         let on = [DependencyCondition::Ok, DependencyCondition::Fail, DependencyCondition::Any]
             [random.below(3) as usize];
         let after = (!jobs.is_empty() && random.unit() < 0.15)
@@ -133,7 +133,7 @@ impl Users {
             tasks,
             ..JobSpec::default()
         };
-        self.book.insert(name, (spec.clone(), RunModel::PerNode(courses)));
+        self.book.insert(name, (spec.clone(), RunModel::PerNode(models)));
         let user = random.below(3);
         let env = (user > 0).then(|| Arc::new(BTreeMap::from([("WHO".to_owned(), user.to_string())])));
         Command::Submit { user: format!("u{user}"), env, spec: spec.into() }
@@ -161,7 +161,7 @@ fn node(random: &mut Random, cluster: &Cluster, number: u32) -> (TaskSpec, NodeR
     });
     let lengths: Vec<_> = (0..3).map(|_| Span::from_secs(10f64.powf(random.unit() * 1.8 - 0.3))).collect();
     let longest = lengths.iter().max().expect("there are three").secs();
-    let exits = match random.below(10) {
+    let exit_codes = match random.below(10) {
         0..=5 => vec![],
         6 | 7 => vec![1, 0],
         8 => vec![1, 2, 0],
@@ -182,7 +182,7 @@ fn node(random: &mut Random, cluster: &Cluster, number: u32) -> (TaskSpec, NodeR
         preempt: [Preempt::None, Preempt::Freeze, Preempt::Requeue][random.below(3) as usize],
         ..TaskSpec::default()
     };
-    (spec, NodeRunModel { lengths, exits, stubborn: random.unit() < 0.3 })
+    (spec, NodeRunModel { lengths, exit_codes, ignores_stop: random.unit() < 0.3 })
 }
 
 fn needs(random: &mut Random, cluster: &Cluster) -> Needs {

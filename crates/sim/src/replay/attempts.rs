@@ -24,7 +24,7 @@ struct ClosedAttempt {
     length: Span,
     /// None where it was ended by someone, or has not ended: how long it would have run is not known.
     how: Option<EndReason>,
-    linger: Option<Span>,
+    stop_delay: Option<Span>,
 }
 
 /// All attempts there were.
@@ -117,15 +117,15 @@ impl AttemptHistory {
     pub(super) fn of(&self, job: JobId, spec: &JobSpec, usual: Span) -> RecordedAttempts {
         let from = TaskId { job, node: 0, index: 0 };
         let to = TaskId { job: JobId(job.0 + 1), node: 0, index: 0 };
-        let otherwise = spec.tasks.iter().map(|task| task.expected().unwrap_or(usual)).collect();
-        let mut tries = RecordedAttempts { tried: BTreeMap::new(), otherwise };
+        let default_lengths = spec.tasks.iter().map(|task| task.expected().unwrap_or(usual)).collect();
+        let mut attempts = RecordedAttempts { by_task: BTreeMap::new(), default_lengths };
         for (task, went) in self.went.range(from..to) {
             let spec = &spec.tasks[task.node as usize];
             let whole = went.iter().rev().find(|went| went.how.is_some());
             let tried = went.iter().map(|one| one.as_try(whole, spec, usual)).collect();
-            tries.tried.insert((task.node, task.index), tried);
+            attempts.by_task.insert((task.node, task.index), tried);
         }
-        tries
+        attempts
     }
 }
 
@@ -137,7 +137,7 @@ impl OpenAttempt {
             delay: started.since(self.placed),
             length: at.since(started) - stood,
             how,
-            linger: self.asked.map(|asked| at.since(asked)),
+            stop_delay: self.asked.map(|asked| at.since(asked)),
         }
     }
 }
@@ -152,6 +152,6 @@ impl ClosedAttempt {
             }
             (None, _) => (spec.expected().unwrap_or(usual).max(self.length), EndReason::Exited(0)),
         };
-        RecordedAttempt { delay: self.delay, length, how, linger: self.linger }
+        RecordedAttempt { start_delay: self.delay, length, how, stop_delay: self.stop_delay }
     }
 }

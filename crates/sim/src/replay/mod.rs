@@ -213,7 +213,7 @@ impl Recording {
             ReplayPolicy::Fixed(policy) => policy.to_string(),
         };
         let counted = self.counted(records.iter().cloned());
-        let refused = sim.refused().len() as u64;
+        let refused = sim.rejections().len() as u64;
         let mut report = SimReport {
             events: sim.events(),
             wall_seconds: began.elapsed().as_secs_f64(),
@@ -238,7 +238,7 @@ impl Recording {
                 .get(&job)
                 .map_or(RunModel::Constant(Span::ZERO), |tries| RunModel::Recorded(tries.clone()))
         };
-        let mut sim = Sim::going_on(self.state.clone(), setup, policies, self.from, runs)?;
+        let mut sim = Sim::resume_from(self.state.clone(), setup, policies, self.from, runs)?;
         let first = match under {
             ReplayPolicy::AsRecorded => None,
             ReplayPolicy::Fixed(choice) => {
@@ -259,7 +259,7 @@ impl Recording {
     /// Simulated tasks under the numbers of the recorded ones.
     fn by_recorded_number(&self, sim: &Sim) -> Vec<Record> {
         let recorded = self.records.iter().filter_map(|record| {
-            let job = sim.job_that_came_as(record.task.job)?;
+            let job = sim.job_id_of(record.task.job)?;
             let simulated = sim.record(TaskId { job, ..record.task })?;
             Some(Record { task: record.task, ..simulated.clone() })
         });

@@ -174,7 +174,7 @@ impl Recorder {
     fn note(&mut self, event: &Event) {
         let at = event.at;
         let mut counted = DoubleCounted::new();
-        self.contention.enter(event, &mut counted);
+        self.contention.observe(event, &mut counted);
         for (task, seconds) in counted {
             let record = self.records.get_mut(&task);
             record.into_iter().for_each(|record| record.gpu_seconds -= seconds);
@@ -199,7 +199,7 @@ impl Recorder {
             }
             EventKind::Paused { attempt } | EventKind::StopAsked { attempt, why: StopReason::Requeued } => {
                 if let Some(record) = self.records.get_mut(&attempt.task) {
-                    record.gave_way += 1;
+                    record.preemptions += 1;
                 }
             }
             EventKind::Ended { attempt, end, then } => {

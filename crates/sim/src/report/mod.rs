@@ -156,7 +156,7 @@ impl SimReport {
                 sim.cluster().policy().to_string(),
                 sim.records(),
                 devices,
-                sim.refused().len() as u64,
+                sim.rejections().len() as u64,
                 per_job,
             )
         }
@@ -193,7 +193,7 @@ impl SimReport {
                 .iter()
                 .filter_map(|j| Some((j.priority - lowest) as f64 * j.completion_s()?))
                 .fold(0.0, |sum, one| sum + one),
-            preemptions: records.iter().map(|r| u64::from(r.gave_way)).sum(),
+            preemptions: records.iter().map(|r| u64::from(r.preemptions)).sum(),
             restarts: records.iter().map(|r| u64::from(r.attempts.saturating_sub(1))).sum(),
             events: 0,
             wall_seconds: 0.0,

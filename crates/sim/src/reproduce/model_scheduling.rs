@@ -194,7 +194,7 @@ fn run(policy: &str, fitted: MachineModel, waves: SecondWave) -> Result<Figures,
         total = f64::max(total, ended);
         weighted += (LEAST_URGENT - job.0) as f64 * (ended - record.submitted.secs());
     }
-    let preemptions = sim.records().iter().map(|r| u64::from(r.gave_way)).sum();
+    let preemptions = sim.records().iter().map(|r| u64::from(r.preemptions)).sum();
     Ok(Figures { total, weighted, preemptions })
 }
 

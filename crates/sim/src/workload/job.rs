@@ -122,8 +122,8 @@ impl TraceJob {
     /// profile and its steps runs as long as those take where it is placed.
     pub fn at_speeds(self, speeds: impl Fn(&str, u16) -> Option<Arc<StepSpeeds>>) -> Arrival {
         let steps = |task: &TraceTask| {
-            let pace = speeds(task.profile.as_ref()?, task.gpus)?;
-            Some(StepWork { steps: task.steps? as f64, pace })
+            let speeds = speeds(task.profile.as_ref()?, task.gpus)?;
+            Some(StepWork { steps: task.steps? as f64, speeds })
         };
         let steps: Option<Vec<StepWork>> = self.tasks.iter().map(steps).collect();
         let arrival = Arrival::from(self);
@@ -162,9 +162,9 @@ impl TraceTask {
         }
     }
 
-    fn course(&self) -> NodeRunModel {
-        let exits = if self.exit == 0 { Vec::new() } else { vec![self.exit] };
-        NodeRunModel { lengths: vec![Span::from_secs(self.runs)], exits, stubborn: false }
+    fn run_model(&self) -> NodeRunModel {
+        let exit_codes = if self.exit == 0 { Vec::new() } else { vec![self.exit] };
+        NodeRunModel { lengths: vec![Span::from_secs(self.runs)], exit_codes, ignores_stop: false }
     }
 }
 
@@ -172,7 +172,7 @@ impl From<TraceJob> for Arrival {
     fn from(job: TraceJob) -> Arrival {
         let runs = match &job.tasks[..] {
             [one] if one.exit == 0 => RunModel::Constant(Span::from_secs(one.runs)),
-            tasks => RunModel::PerNode(tasks.iter().map(TraceTask::course).collect()),
+            tasks => RunModel::PerNode(tasks.iter().map(TraceTask::run_model).collect()),
         };
         let spec = JobSpec {
             name: if job.id.is_empty() { "job".into() } else { job.id },

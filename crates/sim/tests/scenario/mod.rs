@@ -120,7 +120,7 @@ impl Scenario {
             "forget" => Command::Forget(self.job(first)?),
             _ => return self.befall(verb, first),
         };
-        let answer = self.sim()?.ask(command).map(drop);
+        let answer = self.sim()?.execute(command).map(drop);
         answer.map_err(|refused| format!("refused with {}: {refused}", refused.code))
     }
 
@@ -138,7 +138,7 @@ impl Scenario {
             _ => return Err(format!("nothing is called '{verb}'")),
         };
         let index = device.parse().map_err(|_| "a device has a number")?;
-        self.sim()?.device(worker, index, state);
+        self.sim()?.report_device(worker, index, state);
         Ok(())
     }
 

@@ -235,8 +235,8 @@ fn task(
     };
     let course = NodeRunModel {
         lengths: get("runs").unwrap_or("1s").split('+').map(span).collect::<Result<_, _>>()?,
-        exits: get("exits").map_or(Ok(vec![]), |t| t.split('+').map(number).collect())?,
-        stubborn: get("stubborn") == Some("true"),
+        exit_codes: get("exits").map_or(Ok(vec![]), |t| t.split('+').map(number).collect())?,
+        ignores_stop: get("stubborn") == Some("true"),
     };
     Ok((spec, course))
 }

@@ -104,7 +104,7 @@ impl Experiment {
         }
         let mut sim = Sim::new(self.setup(policy), POLICIES).map_err(rejection)?;
         if let Some(speeds) = self.throughputs.command(self.costs.clone()) {
-            sim.ask(speeds).map_err(rejection)?;
+            sim.execute(speeds).map_err(rejection)?;
         }
         Ok(sim)
     }

@@ -61,12 +61,12 @@ fn job(arrival: &Arrival, number: JobId, again: &mut u64) -> TraceJob {
         first[node] = Some(job.tasks.len() as u32);
         for index in 0..task.len() {
             let tried = match &arrival.runs {
-                RunModel::Recorded(tries) => tries.tried.get(&(node as u32, index)),
+                RunModel::Recorded(attempts) => attempts.by_task.get(&(node as u32, index)),
                 RunModel::Constant(_) | RunModel::PerNode(_) | RunModel::Steps(_) => None,
             };
             *again += tried.map_or(0, |tried| tried.len() as u64 - 1);
             let otherwise = match &arrival.runs {
-                RunModel::Recorded(tries) => tries.otherwise[node],
+                RunModel::Recorded(attempts) => attempts.default_lengths[node],
                 RunModel::Constant(length) => *length,
                 RunModel::PerNode(_) | RunModel::Steps(_) => Span::ZERO,
             };
