@@ -22,7 +22,7 @@ use warpyard_sim::{
 };
 
 /// How much a forecast may cost: a fraction of a second.
-const LIMITS: ForecastBudget = ForecastBudget { samples: 20, events: 5_000, errands: 3 };
+const LIMITS: ForecastBudget = ForecastBudget { samples: 20, events: 5_000, solves: 3 };
 
 /// How many kinds of tasks history is asked about.
 const KINDS_ASKED: usize = 300;
@@ -355,11 +355,11 @@ impl ForecastInput {
         let of_all = self.shapes.of_all.get(&gpus);
         let others = [of_user, of_all].map(|runs| runs.map(Vec::as_slice).unwrap_or_default());
         let known = RunTimeEvidence {
-            before,
-            kept: &self.kept,
-            promised: spec.expected(),
+            similar: before,
+            stated_ratios: &self.kept,
+            stated: spec.expected(),
             limit: spec.timeout,
-            others,
+            less_similar: others,
         };
         sample_run_time(known, so_far, task, sample)
     }

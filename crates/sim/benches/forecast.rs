@@ -11,7 +11,7 @@ use warpyard_sim::{
 };
 
 /// What the server uses.
-const LIMITS: ForecastBudget = ForecastBudget { samples: 20, events: 5_000, errands: 3 };
+const LIMITS: ForecastBudget = ForecastBudget { samples: 20, events: 5_000, solves: 3 };
 
 /// A kind of job someone runs again and again.
 struct Kind {
@@ -104,13 +104,13 @@ fn day(seed: u64, with_history: bool, tally: &mut Tally) {
             let so_far = attempt.map_or(Span::ZERO, |a| at.since(a.since));
             let known = match with_history {
                 true => RunTimeEvidence {
-                    before: ran.get(&kind).map(Vec::as_slice).unwrap_or_default(),
-                    kept: &kept,
-                    promised: Some(promised),
+                    similar: ran.get(&kind).map(Vec::as_slice).unwrap_or_default(),
+                    stated_ratios: &kept,
+                    stated: Some(promised),
                     limit: Some(promised),
                     ..RunTimeEvidence::default()
                 },
-                false => RunTimeEvidence { promised: Some(promised), ..RunTimeEvidence::default() },
+                false => RunTimeEvidence { stated: Some(promised), ..RunTimeEvidence::default() },
             };
             sample_run_time(known, so_far, task, sample)
         };

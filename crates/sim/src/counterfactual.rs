@@ -1,5 +1,5 @@
-//! One change that would start a waiting task now, found by really planning on a copy of the live state in which it asks
-//! for something else.
+//! Counterfactuals: a single change of a waiting task's request after which it would start now. Each candidate is verified by
+//! planning on a copy of the live state with the changed request.
 
 use std::collections::BTreeSet;
 use warpyard_core::explain::WaitReason;
@@ -8,25 +8,25 @@ use warpyard_core::pool::{Charge, DeviceState, Ledger, Placement};
 use warpyard_core::spec::{TaskSpec, WaitMode};
 use warpyard_core::{Cluster, PolicyDef, Rejection, Span, TaskId, TaskState, Time};
 
-/// What would have to be asked for instead.
+/// Change of a task's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestChange {
-    /// Other devices than those it waits for: `wait_mode = "schedule"`.
+    /// Accept other devices than the preferred ones: `wait_mode = "schedule"`.
     Schedule,
-    /// A device of this type too.
+    /// Accept this GPU type as well.
     OrType(String),
-    /// This much memory on each device.
+    /// Request this much memory on each device.
     GpuMemory(u64),
-    /// This expected running time.
+    /// State this expected run time.
     Expected(Span),
-    /// This timeout.
+    /// Set this timeout.
     Timeout(Span),
-    /// This many devices.
+    /// Request this many devices.
     Gpus(u16),
 }
 
-/// A change after which a task would start now, and where; none if it starts now anyway, is not ready, or no single
-/// change of those tried would do. What a task asks for is changed by no more than half.
+/// Finds a change after which a task would start now, and its placement; `None` if the task starts now anyway, is not ready,
+/// or no candidate suffices. No quantity is reduced by more than half.
 pub fn find_counterfactual(
     cluster: &Cluster,
     policies: &'static [PolicyDef],
@@ -35,24 +35,25 @@ pub fn find_counterfactual(
 ) -> Result<Option<(RequestChange, Placement)>, Rejection> {
     let Some(TaskState::Ready { .. }) = cluster.state(task) else { return Ok(None) };
     let Some((_, spec)) = cluster.job(task.job).and_then(|job| job.node(task.node)) else { return Ok(None) };
-    if start(cluster, policies, now, task)?.is_some() {
+    if planned_start(cluster, policies, now, task)?.is_some() {
         return Ok(None);
     }
-    for (change, changed) in changes(cluster, policies, now, task, spec)? {
+    for (change, changed) in candidates(cluster, policies, now, task, spec)? {
+        // Planning is costly: skip candidates for which there is no free capacity at all.
         let ledger = Ledger::over(cluster.pool());
         if Search::over(&ledger).place(&changed.needs).is_none() {
             continue;
         }
         let supposed = cluster.supposing(task.node_id(), changed);
-        if let Some(place) = start(&supposed, policies, now, task)? {
+        if let Some(place) = planned_start(&supposed, policies, now, task)? {
             return Ok(Some((change, place)));
         }
     }
     Ok(None)
 }
 
-/// Where a task would start now, if it would.
-fn start(
+/// Placement of a task in the plan made now, if it is in it.
+fn planned_start(
     cluster: &Cluster,
     policies: &'static [PolicyDef],
     now: Time,
@@ -63,8 +64,8 @@ fn start(
     Ok(plan.start.into_iter().find(|s| s.task == task).map(|s| s.placement))
 }
 
-/// What might be asked for instead, the least intrusive first.
-fn changes(
+/// Candidate changes, the least intrusive first.
+fn candidates(
     cluster: &Cluster,
     policies: &'static [PolicyDef],
     now: Time,
@@ -93,7 +94,7 @@ fn changes(
             add(RequestChange::GpuMemory(bytes), &|t| t.needs.gpu_memory = Some(bytes));
         }
     }
-    for length in shorter(cluster, policies, now, task, spec)? {
+    for length in shorter_lengths(cluster, policies, now, task, spec)? {
         match spec.expected {
             Some(_) => add(RequestChange::Expected(length), &|t| t.expected = Some(length)),
             None => add(RequestChange::Timeout(length), &|t| t.timeout = Some(length)),
@@ -109,8 +110,8 @@ fn kinds(cluster: &Cluster) -> BTreeSet<String> {
     cluster.workers().flat_map(|(_, w)| w.info.devices.iter().map(|d| d.kind.clone())).collect()
 }
 
-/// How much memory devices have left to share, largest first: less than is asked for, but not less than half of it; for
-/// a task that asks for whole devices, at least half a device.
+/// Free shares of device memory, largest first: less than requested but at least half of it; for a task that requests whole
+/// devices, at least half a device.
 fn free_shares(cluster: &Cluster, asked: Option<u64>) -> Vec<u64> {
     let mut shares = BTreeSet::new();
     for (_, worker) in cluster.pool().workers() {
@@ -125,8 +126,9 @@ fn free_shares(cluster: &Cluster, asked: Option<u64>) -> Vec<u64> {
     shares.into_iter().rev().take(8).collect()
 }
 
-/// Shorter lengths: the time until what is kept for another is needed, then three quarters and half.
-fn shorter(
+/// Shorter lengths: the time until the start of the reservation that blocks the task, then three quarters and half of its
+/// own.
+fn shorter_lengths(
     cluster: &Cluster,
     policies: &'static [PolicyDef],
     now: Time,
@@ -139,6 +141,7 @@ fn shorter(
     if let WaitReason::Reserved { from, .. } = policy.explain(cluster.view(), task, now).reason
         && let Some(until) = from.since(now).known()
     {
+        // Rounded down to whole seconds, to be typed by a person.
         lengths.push(Span(until.0 / 1_000_000 * 1_000_000));
     }
     if let Some(Span(length)) = spec.expected() {

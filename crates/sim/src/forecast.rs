@@ -1,7 +1,7 @@
-//! When waiting tasks will start: the queue is simulated forward from a copy of the live state, several times, with run
-//! times drawn anew each time, and what came out is given as a range. Where time is shared out in rounds, the rounds are
-//! simulated too, and targets are solved for as long as that is cheap; two that share their devices slow each other. Whoever
-//! is asked to stand still or to go on does so at once.
+//! Start forecasts by Monte Carlo simulation: the queue is simulated forward from a copy of the live state several times,
+//! each time with newly sampled run times, and the starts found form a range. Under policies that share time in rounds the
+//! rounds are simulated too, with a limited number of solves, and tasks that share devices slow each other. Pauses,
+//! resumes and requeues take effect at once.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -13,34 +13,34 @@ use warpyard_core::{
     AttemptId, Cluster, Command, PolicyDef, Rejection, Span, TaskId, TaskState, Time, WorkerId,
 };
 
-/// How much a forecast may cost.
+/// Budget of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForecastBudget {
-    /// How often the queue is simulated.
+    /// Number of samples: simulations of the queue.
     pub samples: u32,
-    /// How many events each of these may take.
+    /// Maximum number of events in each.
     pub events: u64,
-    /// How often in each of these a slow solver is asked; after that its last answer stands.
-    pub errands: u32,
+    /// Maximum number of background solves in each; afterwards the last target stays in force.
+    pub solves: u32,
 }
 
 impl Default for ForecastBudget {
     fn default() -> ForecastBudget {
-        ForecastBudget { samples: 20, events: 20_000, errands: 10 }
+        ForecastBudget { samples: 20, events: 20_000, solves: 10 }
     }
 }
 
-/// When a task is expected to start, as far as that can be known.
+/// Forecast of a task's start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StartForecast {
-    /// Between two moments, eight times in ten.
+    /// Range that holds eight times in ten.
     Range(ForecastRange),
-    /// No range can be given.
+    /// No range can be given, for this reason.
     Unknown(UnknownStart),
 }
 
 impl StartForecast {
-    /// The range, where there is one.
+    /// The range, if there is one.
     pub fn range(&self) -> Option<&ForecastRange> {
         match self {
             StartForecast::Range(range) => Some(range),
@@ -49,39 +49,38 @@ impl StartForecast {
     }
 }
 
-/// The range in which a task is expected to start, eight times in ten.
+/// Range of start times that holds eight times in ten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForecastRange {
-    /// The earliest of all samples.
+    /// Earliest start of all samples.
     pub from: Time,
-    /// The latest of all samples.
+    /// Latest start of all samples.
     pub to: Time,
-    /// The tasks whose ends let it start in most samples, the most frequent first.
+    /// Tasks whose ends directly precede the start in most samples, the most frequent first.
     pub hinges_on: Vec<TaskId>,
-    /// Tasks of unknown length that would let it start earlier than `to` if they ended; `from` assumes that they end now.
+    /// Tasks of unknown length whose end would let it start earlier than `to`; `from` assumes that they end now.
     pub sooner_after: Vec<TaskId>,
 }
 
-/// Why no range can be given for a start.
+/// Reason there is no range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnknownStart {
-    /// It may have to wait for one of these tasks, and nothing is known of how long they run.
+    /// The start depends on one of these tasks, whose lengths are unknown.
     Lengths(Vec<TaskId>),
-    /// More happens before its start than a forecast follows.
+    /// The start lies beyond the budget's number of events.
     TooFar,
-    /// No end of a task that runs or waits would make room for it.
+    /// No end of a running or queued task makes room for it.
     NoEnd,
 }
 
-/// How many tasks a range is said to hinge on.
-const HINGES: usize = 2;
+/// Number of tasks listed in `hinges_on`.
+const MAX_HINGES: usize = 2;
 
-/// When each of these tasks will start.
+/// Forecasts the start of each of these tasks.
 ///
-/// `run_time` gives how long a task will run in one of the samples: the whole run for one that waits, the rest of it for
-/// one that runs, in either case alone on its devices; nothing where that is not known. Given the same answers, the
-/// forecast is the same. A task of unknown length is taken never to end for the later end of a range and to end at once
-/// for the earlier one, so that a range holds whenever it ends.
+/// `run_time` samples how long a task runs alone on its devices: its whole run if it waits, the rest if it runs; `None` if
+/// nothing is known. The forecast is a function of its answers. A task of unknown length never ends for the upper end of a
+/// range and ends at once for the lower end, so that the range holds whenever it ends.
 pub fn forecast(
     cluster: &Cluster,
     policies: &'static [PolicyDef],
@@ -103,7 +102,8 @@ pub fn forecast(
         for (task, samples) in &mut seen {
             samples.add(*task, &ran);
         }
-        if some_unknown && seen.values().any(|samples| samples.starts()) {
+        if some_unknown && seen.values().any(|samples| samples.always_starts()) {
+            // A second simulation of the same sample, in which tasks of unknown length end at once, gives the lower end.
             let at_once = |task| Some(run_time(task, sample).unwrap_or(Span::ZERO));
             let ran = Lookahead::from(cluster, policies, now, at_once)?.until(limits, tasks);
             for (task, samples) in &mut seen {
@@ -115,15 +115,15 @@ pub fn forecast(
     Ok(seen.into_iter().map(|(task, seen)| (task, seen.expectation(samples))).collect())
 }
 
-/// What the samples say of one task.
+/// Samples of one task's start.
 #[derive(Default)]
 struct TaskSamples {
     starts: Vec<Time>,
-    /// The starts if tasks of unknown length ended at once.
+    /// Starts if tasks of unknown length ended at once.
     at_best: Vec<Time>,
-    /// How often each task's end let it start.
-    let_in_by: BTreeMap<TaskId, u32>,
-    /// Tasks of unknown length that ran when it started, or when no more was to come.
+    /// How often each task's end directly preceded the start.
+    unblocked_by: BTreeMap<TaskId, u32>,
+    /// Tasks of unknown length that were running at the end of a sample.
     unknown: BTreeSet<TaskId>,
     too_far: bool,
     never: bool,
@@ -131,7 +131,7 @@ struct TaskSamples {
 
 impl TaskSamples {
     /// Whether it started in every sample so far.
-    fn starts(&self) -> bool {
+    fn always_starts(&self) -> bool {
         !self.too_far && !self.never
     }
 
@@ -140,27 +140,27 @@ impl TaskSamples {
         match ran.started.get(&task) {
             Some((at, after)) => {
                 self.starts.push(*at);
-                after.iter().for_each(|task| *self.let_in_by.entry(*task).or_default() += 1);
+                after.iter().for_each(|task| *self.unblocked_by.entry(*task).or_default() += 1);
             }
             None if ran.cut_off => self.too_far = true,
             None => self.never = true,
         }
     }
 
-    /// From the earliest to the latest. That is wider than eight samples in ten, because no sample knows what will arrive
-    /// later; measured (`tests/calibration.rs`) it holds about eight times in ten.
+    /// Range from the earliest to the latest sample. It is wider than eight samples in ten because no sample contains the jobs
+    /// yet to arrive; as measured in `tests/calibration.rs`, it holds about eight times in ten.
     fn expectation(self, samples: usize) -> StartForecast {
         let (from, to) = (self.starts.iter().min(), self.starts.iter().max());
         match (from, to) {
             (Some(&from), Some(&to)) if self.starts.len() == samples => {
                 let best = self.at_best.into_iter().min().unwrap_or(from).min(from);
-                let mut hinges: Vec<_> = self.let_in_by.into_iter().collect();
+                let mut hinges: Vec<_> = self.unblocked_by.into_iter().collect();
                 hinges.sort_by_key(|(task, times)| (Reverse(*times), *task));
                 let unknown = self.unknown.into_iter().filter(|_| best < from);
                 StartForecast::Range(ForecastRange {
                     from: best,
                     to,
-                    hinges_on: hinges.into_iter().map(|(task, _)| task).take(HINGES).collect(),
+                    hinges_on: hinges.into_iter().map(|(task, _)| task).take(MAX_HINGES).collect(),
                     sooner_after: unknown.collect(),
                 })
             }
@@ -173,38 +173,38 @@ impl TaskSamples {
     }
 }
 
-/// What one run of the queue into the future came to.
+/// Result of one simulation of the queue.
 struct SampleOutcome {
-    /// When each task started, and the task whose end came last before that.
+    /// Start of each task, and the task whose end directly preceded it.
     started: BTreeMap<TaskId, (Time, Option<TaskId>)>,
-    /// Tasks of unknown length that still run.
+    /// Tasks of unknown length that were still running.
     unknown: Vec<TaskId>,
-    /// Whether more happened than may.
+    /// Whether the budget ran out.
     cut_off: bool,
 }
 
-/// One run of the queue into the future.
+/// One simulation of the queue into the future.
 struct Lookahead<F> {
     engine: Engine,
     now: Time,
-    /// When attempts end; void where that is no longer so.
+    /// Ends of attempts. An entry is obsolete if it is not the attempt's current end: entries cannot be removed.
     ends: BinaryHeap<Reverse<(Time, AttemptId)>>,
-    under_way: BTreeMap<AttemptId, RunningAttempt>,
-    /// What is left of tasks that gave way, as far as that is known.
+    running: BTreeMap<AttemptId, RunningAttempt>,
+    /// Remaining run time of preempted tasks, where known.
     left: BTreeMap<TaskId, Option<Span>>,
-    /// The task that ended last.
-    ended: Option<TaskId>,
+    /// Task that ended last.
+    last_ended: Option<TaskId>,
     run_time: F,
 }
 
-/// An attempt that runs.
+/// Running attempt.
 #[derive(Clone, Copy)]
 struct RunningAttempt {
     worker: WorkerId,
-    /// What was left of its task at `since`, in time alone on its devices; nothing where that is not known.
+    /// Remaining run time at `since`, alone on its devices; `None` if unknown.
     left: Option<Span>,
     since: Time,
-    /// The part of its speed that those beside it leave it.
+    /// Fraction of its speed that it retains beside others.
     speed: f64,
 }
 
@@ -215,15 +215,15 @@ impl RunningAttempt {
         Some(self.left? - done)
     }
 
-    /// When it ends; never, as far as is known, where its length is not.
+    /// Its end; `None` if its length is unknown.
     fn end(self) -> Option<Time> {
         let left = self.left?;
         Some(self.since + if self.speed == 1.0 { left } else { Span::from_secs(left.secs() / self.speed) })
     }
 }
 
-/// Nobody gets nowhere for ever.
-const SLOWEST: f64 = 1e-3;
+/// Lower limit of the retained speed, so that every attempt of known length ends.
+const MIN_SPEED: f64 = 1e-3;
 
 impl<F: FnMut(TaskId) -> Option<Span>> Lookahead<F> {
     fn from(
@@ -232,42 +232,43 @@ impl<F: FnMut(TaskId) -> Option<Span>> Lookahead<F> {
         now: Time,
         mut run_time: F,
     ) -> Result<Lookahead<F>, Rejection> {
-        let mut begun = Vec::new();
+        let mut started = Vec::new();
         for (worker, w) in cluster.workers() {
             for &task in w.tasks() {
                 let live = &cluster.job(task.job).expect("a worker's task has a job").nodes
                     [task.node as usize]
                     .live[&task.index];
                 let left = match cluster.state(task) {
+                    // Frozen: it makes no progress until it is resumed, and then `resume` samples its run time.
                     Some(TaskState::Paused(a)) if a.pause.is_some() => continue,
                     Some(TaskState::Stopping(..)) => Some(Span::ZERO),
                     _ => run_time(task),
                 };
-                begun.push((task.attempt(live.attempts), worker, left));
+                started.push((task.attempt(live.attempts), worker, left));
             }
         }
         let engine = Engine::new(cluster.clone(), policies, now)?;
-        let (ends, under_way, left) = Default::default();
-        let mut ahead = Lookahead { engine, now, ends, under_way, left, ended: None, run_time };
-        begun.into_iter().for_each(|(attempt, worker, left)| ahead.begin(attempt, worker, left));
-        ahead.pace();
+        let (ends, running, left) = Default::default();
+        let mut ahead = Lookahead { engine, now, ends, running, left, last_ended: None, run_time };
+        started.into_iter().for_each(|(attempt, worker, left)| ahead.start(attempt, worker, left));
+        ahead.update_speeds();
         Ok(ahead)
     }
 
-    fn begin(&mut self, attempt: AttemptId, worker: WorkerId, left: Option<Span>) {
-        let begun = RunningAttempt { worker, left, since: self.now, speed: 1.0 };
-        self.ends.extend(begun.end().map(|end| Reverse((end, attempt))));
-        self.under_way.insert(attempt, begun);
+    fn start(&mut self, attempt: AttemptId, worker: WorkerId, left: Option<Span>) {
+        let attempt_run = RunningAttempt { worker, left, since: self.now, speed: 1.0 };
+        self.ends.extend(attempt_run.end().map(|end| Reverse((end, attempt))));
+        self.running.insert(attempt, attempt_run);
     }
 
-    /// Has everyone go as fast as whoever shares their devices lets them.
-    fn pace(&mut self) {
+    /// Updates the speed of every attempt to the tasks it shares devices with.
+    fn update_speeds(&mut self) {
         let view = self.engine.cluster().view();
         if !view.shares().knows_pairs() {
             return;
         }
-        for (attempt, run) in &mut self.under_way {
-            let speed = view.speed_kept(attempt.task).max(SLOWEST);
+        for (attempt, run) in &mut self.running {
+            let speed = view.speed_kept(attempt.task).max(MIN_SPEED);
             if speed != run.speed {
                 *run = RunningAttempt { left: run.left_at(self.now), since: self.now, speed, ..*run };
                 self.ends.extend(run.end().map(|end| Reverse((end, *attempt))));
@@ -275,100 +276,106 @@ impl<F: FnMut(TaskId) -> Option<Span>> Lookahead<F> {
         }
     }
 
-    /// Runs until all of these tasks have started, nothing more happens, or too much has.
+    /// Simulates until all of these tasks have started, nothing more can happen, or the budget is used up.
     fn until(mut self, limits: ForecastBudget, tasks: &[TaskId]) -> SampleOutcome {
         let mut missing: BTreeSet<TaskId> = tasks.iter().copied().collect();
         let mut started = BTreeMap::new();
         let before = self.engine.cluster().seq();
-        let mut errands = limits.errands;
+        let mut solves = limits.solves;
         let mut batch = self.without_leases();
-        batch.extend(self.as_asked());
-        // Rounds in which nothing changes are no events, and may go on for ever where no end is known.
+        batch.extend(self.confirm_requests());
         let (mut turns, mut cut_off) = (0, false);
         while !missing.is_empty() {
+            // Turns are counted as well as events: a round in which nothing changes has no event, and rounds go on for
+            // ever where no end is known.
             turns += 1;
             if turns > limits.events || self.engine.cluster().seq() - before >= limits.events {
                 cut_off = true;
                 break;
             }
-            let Ok(turned) = self.engine.turn(batch, self.now, &mut Discard);
+            let Ok(outcome) = self.engine.turn(batch, self.now, &mut Discard);
             batch = Vec::new();
-            for event in turned.events {
-                match event.what {
-                    EventKind::Placed { attempt, placement } => {
-                        let left = self.left.remove(&attempt.task);
-                        let left = left.unwrap_or_else(|| (self.run_time)(attempt.task));
-                        self.begin(attempt, placement.worker, left);
-                        if self.has_rounds() {
-                            batch.push(says(placement.worker, attempt, AttemptStatus::Running));
-                        }
-                        if missing.remove(&attempt.task) {
-                            started.insert(attempt.task, (self.now, self.ended));
-                        }
-                    }
-                    EventKind::StopAsked { attempt, why: StopReason::Requeued } => {
-                        batch.extend(self.give_way(attempt))
-                    }
-                    EventKind::PauseAsked { attempt, .. } => batch.extend(self.stand_still(attempt)),
-                    EventKind::ResumeAsked { attempt } => batch.extend(self.go_on(attempt)),
-                    _ => {}
+            for event in outcome.events {
+                if let EventKind::Placed { attempt, .. } = &event.what
+                    && missing.remove(&attempt.task)
+                {
+                    started.insert(attempt.task, (self.now, self.last_ended));
                 }
+                batch.extend(self.answer(event.what));
             }
-            self.pace();
+            self.update_speeds();
             if batch.is_empty()
-                && errands > 0
-                && let Some(errand) = self.engine.background_solve(self.now)
+                && solves > 0
+                && let Some(solve) = self.engine.background_solve(self.now)
             {
-                errands -= 1;
-                batch.push(errand());
+                solves -= 1;
+                batch.push(solve());
             }
-            // A plan may ask for another before anything else happens.
-            let again = self.engine.next_deadline().is_some_and(|at| at <= self.now);
-            if batch.is_empty() && !again {
+            // Time passes only when neither the workers nor the policy has anything left to do now: a plan may ask for
+            // another at once.
+            let plans_again = self.engine.next_deadline().is_some_and(|at| at <= self.now);
+            if batch.is_empty() && !plans_again {
                 let Some(next) = self.next_moment() else { break };
                 self.now = self.now.max(next);
-                batch = self.ends_now();
+                batch = self.due_ends();
             }
         }
-        let unknown = self.under_way.iter().filter(|(_, run)| run.left.is_none());
+        let unknown = self.running.iter().filter(|(_, run)| run.left.is_none());
         SampleOutcome { started, unknown: unknown.map(|(attempt, _)| attempt.task).collect(), cut_off }
     }
 
-    /// An attempt that was asked to save and exit has done so; what is left of its task is kept.
-    fn give_way(&mut self, attempt: AttemptId) -> Option<Command> {
-        let run = self.under_way.remove(&attempt)?;
-        self.left.insert(attempt.task, run.left_at(self.now));
-        Some(over(run.worker, attempt, EndReason::Stopped))
+    /// The report by which a worker would answer an event, if it would.
+    fn answer(&mut self, event: EventKind) -> Option<Command> {
+        match event {
+            EventKind::Placed { attempt, placement } => {
+                let left = self.left.remove(&attempt.task);
+                let left = left.unwrap_or_else(|| (self.run_time)(attempt.task));
+                self.start(attempt, placement.worker, left);
+                // Only rounds distinguish a running attempt from a placed one; elsewhere the report would be a wasted turn.
+                self.has_rounds().then(|| report(placement.worker, attempt, AttemptStatus::Running))
+            }
+            EventKind::StopAsked { attempt, why: StopReason::Requeued } => self.requeue(attempt),
+            EventKind::PauseAsked { attempt, .. } => self.freeze(attempt),
+            EventKind::ResumeAsked { attempt } => self.resume(attempt),
+            _ => None,
+        }
     }
 
-    /// An attempt that was asked to stand still does.
-    fn stand_still(&mut self, attempt: AttemptId) -> Option<Command> {
-        let run = self.under_way.remove(&attempt)?;
+    /// Stops an attempt that is to be requeued; the remaining run time of its task is kept.
+    fn requeue(&mut self, attempt: AttemptId) -> Option<Command> {
+        let run = self.running.remove(&attempt)?;
         self.left.insert(attempt.task, run.left_at(self.now));
-        Some(says(run.worker, attempt, AttemptStatus::Frozen))
+        Some(ended(run.worker, attempt, EndReason::Stopped))
     }
 
-    /// One that stood still goes on.
-    fn go_on(&mut self, attempt: AttemptId) -> Option<Command> {
+    /// Freezes an attempt.
+    fn freeze(&mut self, attempt: AttemptId) -> Option<Command> {
+        let run = self.running.remove(&attempt)?;
+        self.left.insert(attempt.task, run.left_at(self.now));
+        Some(report(run.worker, attempt, AttemptStatus::Frozen))
+    }
+
+    /// Resumes a frozen attempt.
+    fn resume(&mut self, attempt: AttemptId) -> Option<Command> {
         let (on, _) = self.engine.cluster().view().attempt(attempt.task)?;
         let worker = on.placement.worker;
         let left = self.left.remove(&attempt.task).unwrap_or_else(|| (self.run_time)(attempt.task));
-        self.begin(attempt, worker, left);
-        Some(says(worker, attempt, AttemptStatus::Running))
+        self.start(attempt, worker, left);
+        Some(report(worker, attempt, AttemptStatus::Running))
     }
 
-    /// What was asked of attempts before, and has not been heard of yet, happens now.
-    fn as_asked(&mut self) -> Vec<Command> {
+    /// Carries out what was requested of attempts before the forecast and is not confirmed yet.
+    fn confirm_requests(&mut self) -> Vec<Command> {
         let (mut batch, rounds) = (Vec::new(), self.has_rounds());
-        for attempt in self.under_way.keys().copied().collect::<Vec<_>>() {
+        for attempt in self.running.keys().copied().collect::<Vec<_>>() {
             match self.engine.cluster().state(attempt.task) {
-                Some(TaskState::Running(a)) if a.pause.is_some() => batch.extend(self.stand_still(attempt)),
+                Some(TaskState::Running(a)) if a.pause.is_some() => batch.extend(self.freeze(attempt)),
                 Some(TaskState::Placed(a)) if rounds => {
-                    batch.push(says(a.placement.worker, attempt, AttemptStatus::Running));
+                    batch.push(report(a.placement.worker, attempt, AttemptStatus::Running));
                 }
-                // Of those that stand still, only who is to go on is under way.
+                // Of the frozen attempts only those with a resume request are in `running`.
                 Some(TaskState::Paused(a)) => {
-                    batch.push(says(a.placement.worker, attempt, AttemptStatus::Running));
+                    batch.push(report(a.placement.worker, attempt, AttemptStatus::Running));
                 }
                 _ => {}
             }
@@ -376,23 +383,23 @@ impl<F: FnMut(TaskId) -> Option<Span>> Lookahead<F> {
         batch
     }
 
-    /// Whether it matters who runs, not only who has a place.
+    /// Whether the policy shares time in rounds, so that it matters which placed attempts run.
     fn has_rounds(&self) -> bool {
         self.engine.cluster().shares().round_until().is_some()
     }
 
-    /// When something ends next, or a round does.
+    /// Next end of an attempt or of a round.
     fn next_moment(&self) -> Option<Time> {
         let end = self.ends.peek().map(|&Reverse((at, ..))| at);
         let round = self.engine.cluster().view().shares().round_until().filter(|until| *until > self.now);
-        // Rounds in which nobody runs begin nothing.
+        // Without running attempts no further round can change anything.
         match (end, round) {
-            (None, round) => round.filter(|_| !self.under_way.is_empty()),
+            (None, round) => round.filter(|_| !self.running.is_empty()),
             (Some(end), round) => Some(round.map_or(end, |round| end.min(round))),
         }
     }
 
-    /// Nobody reports in a forecast, so nobody may be missed.
+    /// Removes the leases: nobody reports in a forecast, so every lease would expire.
     fn without_leases(&self) -> Vec<Command> {
         let online = self.engine.cluster().workers().filter(|(_, w)| w.online && w.info.lease.is_some());
         online
@@ -404,25 +411,25 @@ impl<F: FnMut(TaskId) -> Option<Span>> Lookahead<F> {
             .collect()
     }
 
-    /// What ends by now; what gave way before, or goes at another speed since, does not end when that was noted.
-    fn ends_now(&mut self) -> Vec<Command> {
+    /// Ends of attempts that are due. Entries of attempts that were preempted or changed speed since are skipped.
+    fn due_ends(&mut self) -> Vec<Command> {
         let mut batch = Vec::new();
         while let Some(&Reverse((at, attempt))) = self.ends.peek().filter(|e| e.0.0 <= self.now) {
             self.ends.pop();
-            if let Some(run) = self.under_way.get(&attempt).copied().filter(|run| run.end() == Some(at)) {
-                self.under_way.remove(&attempt);
-                self.ended = Some(attempt.task);
-                batch.push(over(run.worker, attempt, EndReason::Exited(0)));
+            if let Some(run) = self.running.get(&attempt).copied().filter(|run| run.end() == Some(at)) {
+                self.running.remove(&attempt);
+                self.last_ended = Some(attempt.task);
+                batch.push(ended(run.worker, attempt, EndReason::Exited(0)));
             }
         }
         batch
     }
 }
 
-fn over(worker: WorkerId, attempt: AttemptId, how: EndReason) -> Command {
-    says(worker, attempt, AttemptStatus::Over(End { how, usage: Usage::default() }))
+fn ended(worker: WorkerId, attempt: AttemptId, how: EndReason) -> Command {
+    report(worker, attempt, AttemptStatus::Over(End { how, usage: Usage::default() }))
 }
 
-fn says(worker: WorkerId, attempt: AttemptId, standing: AttemptStatus) -> Command {
+fn report(worker: WorkerId, attempt: AttemptId, standing: AttemptStatus) -> Command {
     Command::Report { worker, attempts: [(attempt, standing)].into(), devices: BTreeMap::new() }
 }

@@ -1,79 +1,93 @@
-//! How long a task will run, as a forecast supposes it: as similar tasks did, as it states where none did, or unknown.
+//! Sampling of run times for forecasts: from the runs of similar tasks, else from the stated length, else unknown.
 
 use warpyard_core::{Span, TaskId};
 
-/// How many less similar tasks must have run longer than a task has for their run times to say anything of it.
-const FEW: usize = 5;
+/// Minimum number of longer runs of less similar tasks, or of stated-length ratios, that count as evidence.
+const MIN_OBSERVATIONS: usize = 5;
 
-/// The standard deviation, in the logarithm, of how long a task runs of which one earlier run is known.
-const SPREAD: f64 = 0.6;
+/// Standard deviation of the logarithm of a run time, given one earlier run.
+const LOG_DEVIATION: f64 = 0.6;
 
-/// What is known of run times.
+/// Evidence about the run time of a task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunTimeEvidence<'a> {
-    /// How long tasks like this one ran: of the same user and name.
-    pub before: &'a [Span],
-    /// What share of their stated length tasks of all kinds ran for.
-    pub kept: &'a [f64],
-    /// The length this one states.
-    pub promised: Option<Span>,
-    /// The longest it may run.
+    /// Run times of similar tasks: same user and name.
+    pub similar: &'a [Span],
+    /// Run times of all tasks as fractions of their stated lengths.
+    pub stated_ratios: &'a [f64],
+    /// Stated length of this task.
+    pub stated: Option<Span>,
+    /// Timeout of this task.
     pub limit: Option<Span>,
-    /// How long less similar tasks ran, the most similar group first.
-    pub others: [&'a [Span]; 2],
+    /// Run times of less similar tasks, the more similar group first.
+    pub less_similar: [&'a [Span]; 2],
 }
 
-/// One guess of how much longer a task runs, the same for the same task and sample; nothing where nothing is known.
+/// Samples the remaining run time of a task; the same task and sample give the same value, and no evidence gives `None`.
 ///
-/// It is drawn from how long others like it ran, else from the length it states and how others kept to theirs, else from
-/// how long less similar tasks ran. Only run times longer than it has run so far still say anything.
-pub fn sample_run_time(known: RunTimeEvidence<'_>, so_far: Span, task: TaskId, sample: u32) -> Option<Span> {
+/// It is drawn from the runs of similar tasks, else from the stated length and how far other tasks used up theirs, else from
+/// the runs of less similar tasks. Only runs longer than the task has run so far are evidence: it has outlived the others.
+pub fn sample_run_time(
+    evidence: RunTimeEvidence<'_>,
+    so_far: Span,
+    task: TaskId,
+    sample: u32,
+) -> Option<Span> {
     let longer = |ran: &Span| *ran > so_far;
-    let anywhere_below = |most: Span| {
-        let part = (scatter(task, sample) % 1024) as f64 / 1023.0;
+    let uniform_up_to = |most: Span| {
+        let part = (hash(task, sample) % 1024) as f64 / 1023.0;
         so_far + Span::from_secs((most - so_far).secs() * part)
     };
     let stated = |length: Span| {
-        let shares = known.kept.iter().map(|share| Span::from_secs(length.secs() * share)).filter(longer);
-        let is_limit = known.limit == Some(length);
+        let shares =
+            evidence.stated_ratios.iter().map(|share| Span::from_secs(length.secs() * share)).filter(longer);
+        let is_limit = evidence.limit == Some(length);
         match shares.clone().count() {
-            // A limit alone says when a task ends at the latest, not when it ends: most end long before.
-            ..FEW if is_limit && length > so_far => Some(anywhere_below(length)),
+            // A timeout bounds the run time but does not predict it: most tasks end long before. Without enough ratios,
+            // every moment up to it is taken to be equally likely.
+            ..MIN_OBSERVATIONS if is_limit && length > so_far => Some(uniform_up_to(length)),
             0 => Some(length).filter(longer),
-            _ => pick(shares, so_far, task, sample),
+            _ => resample(shares, so_far, task, sample),
         }
     };
-    let less_alike = |others: &[Span]| {
+    let from_less_similar = |others: &[Span]| {
         let longer = others.iter().copied().filter(longer);
-        if longer.clone().count() < FEW { None } else { pick(longer, so_far, task, sample) }
+        if longer.clone().count() < MIN_OBSERVATIONS { None } else { resample(longer, so_far, task, sample) }
     };
-    let whole = pick(known.before.iter().copied().filter(longer), so_far, task, sample)
-        .or_else(|| known.promised.and_then(stated))
-        // One that runs longer than expected ends by its limit.
-        .or_else(|| known.promised.and(known.limit).map(anywhere_below))
-        .or_else(|| known.others.into_iter().find_map(less_alike))
-        .or(known.limit)?;
-    Some(known.limit.map_or(whole, |limit| whole.min(limit)) - so_far)
+    let whole = resample(evidence.similar.iter().copied().filter(longer), so_far, task, sample)
+        .or_else(|| evidence.stated.and_then(stated))
+        // It has outlived its stated length: it ends somewhere before its timeout.
+        .or_else(|| evidence.stated.and(evidence.limit).map(uniform_up_to))
+        .or_else(|| evidence.less_similar.into_iter().find_map(from_less_similar))
+        .or(evidence.limit)?;
+    Some(evidence.limit.map_or(whole, |limit| whole.min(limit)) - so_far)
 }
 
-/// One of these lengths, spread the more the fewer there are: a few runs do not show how much longer or shorter the next
-/// will be.
-fn pick(from: impl Iterator<Item = Span> + Clone, so_far: Span, task: TaskId, sample: u32) -> Option<Span> {
+/// Draws one of these lengths and perturbs it, the more the fewer there are: a few runs do not show how far the next will
+/// deviate.
+fn resample(
+    from: impl Iterator<Item = Span> + Clone,
+    so_far: Span,
+    task: TaskId,
+    sample: u32,
+) -> Option<Span> {
     let n = from.clone().count() as u64;
-    let random = scatter(task, sample);
-    let picked = from.clone().nth(random.checked_rem(n)? as usize)?;
-    let spread = Span::from_secs(picked.secs() * (SPREAD / (n as f64).sqrt() * bell(random)).exp());
-    Some(if spread > so_far { spread } else { picked })
+    let random = hash(task, sample);
+    let drawn = from.clone().nth(random.checked_rem(n)? as usize)?;
+    let spread = Span::from_secs(
+        drawn.secs() * (LOG_DEVIATION / (n as f64).sqrt() * approximately_normal(random)).exp(),
+    );
+    Some(if spread > so_far { spread } else { drawn })
 }
 
-/// About normally distributed: the sum of three uniform numbers made from a random one.
-fn bell(random: u64) -> f64 {
+/// Approximately standard normal: the scaled sum of three uniform numbers taken from the bits of a random one.
+fn approximately_normal(random: u64) -> f64 {
     let uniform = |shift: u32| ((random >> shift) & 0xffff) as f64 / 65_535.0;
     2.0 * ([16, 32, 48].map(uniform).iter().sum::<f64>() - 1.5)
 }
 
-/// A number that looks random and is the same for the same task and sample.
-fn scatter(task: TaskId, sample: u32) -> u64 {
+/// Pseudo-random hash of task and sample.
+fn hash(task: TaskId, sample: u32) -> u64 {
     let mut x =
         task.job.0 ^ (u64::from(task.node) << 40) ^ (u64::from(task.index) << 20) ^ (u64::from(sample) << 52);
     for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9u64), (27, 0x94d0_49bb_1331_11eb), (31, 1)] {
@@ -89,12 +103,12 @@ mod tests {
 
     const TASK: TaskId = TaskId { job: JobId(7), node: 0, index: 0 };
 
-    /// Draws of a hundred samples.
+    /// A hundred samples.
     fn draws(known: RunTimeEvidence<'_>, so_far: u64) -> Vec<Option<u64>> {
         (0..100).map(|sample| sample_run_time(known, Span(so_far), TASK, sample).map(|left| left.0)).collect()
     }
 
-    /// The middle of a hundred draws.
+    /// Median of a hundred samples.
     fn median(known: RunTimeEvidence<'_>, so_far: u64) -> u64 {
         let mut drawn = draws(known, so_far).into_iter().collect::<Option<Vec<_>>>().expect("known");
         drawn.sort_unstable();
@@ -105,13 +119,13 @@ mod tests {
     fn similar_tasks_count_before_a_stated_length() {
         let before = [Span(1_000); 9];
         let known = RunTimeEvidence {
-            before: &before,
-            kept: &[0.5; 9],
-            promised: Some(Span(100_000)),
+            similar: &before,
+            stated_ratios: &[0.5; 9],
+            stated: Some(Span(100_000)),
             ..RunTimeEvidence::default()
         };
         assert!((900..1_100).contains(&median(known, 0)), "{}", median(known, 0));
-        let new = RunTimeEvidence { before: &[], ..known };
+        let new = RunTimeEvidence { similar: &[], ..known };
         assert!((45_000..55_000).contains(&median(new, 0)));
         assert!(median(new, 90_000) <= 10_000, "longer than others took of what they stated");
     }
@@ -120,7 +134,7 @@ mod tests {
     fn few_earlier_runs_say_less_than_many() {
         let width = |n: usize| {
             let before = vec![Span(1_000_000); n];
-            let drawn = draws(RunTimeEvidence { before: &before, ..RunTimeEvidence::default() }, 0);
+            let drawn = draws(RunTimeEvidence { similar: &before, ..RunTimeEvidence::default() }, 0);
             drawn.iter().flatten().max().unwrap() - drawn.iter().flatten().min().unwrap()
         };
         assert!(width(1) > 2 * width(16) && width(16) > 2 * width(256));
@@ -130,7 +144,7 @@ mod tests {
     fn only_those_that_ran_longer_still_say_anything() {
         let before = [1_000, 2_000, 3_000].map(Span);
         let limit = Some(Span(100_000));
-        let known = RunTimeEvidence { before: &before, promised: limit, limit, ..RunTimeEvidence::default() };
+        let known = RunTimeEvidence { similar: &before, stated: limit, limit, ..RunTimeEvidence::default() };
         assert!(
             (300..2_000).contains(&median(known, 2_500)),
             "of three, one ran longer: {}",
@@ -141,14 +155,14 @@ mod tests {
             left.iter().flatten().all(|left| *left <= 97_000),
             "longer than any before: at most its limit"
         );
-        let late = RunTimeEvidence { promised: Some(Span(20)), limit: Some(Span(20)), ..known };
+        let late = RunTimeEvidence { stated: Some(Span(20)), limit: Some(Span(20)), ..known };
         assert_eq!(sample_run_time(late, Span(30), TASK, 0), Some(Span(0)));
     }
 
     #[test]
     fn without_a_stated_length_others_count_if_enough_ran_longer_and_else_nothing_is_known() {
         let (mine, all) = ([1_000, 1_100, 1_200, 1_300, 1_400].map(Span), [Span(50_000); 9]);
-        let known = RunTimeEvidence { others: [&mine, &all], ..RunTimeEvidence::default() };
+        let known = RunTimeEvidence { less_similar: [&mine, &all], ..RunTimeEvidence::default() };
         assert!((800..1_600).contains(&median(known, 0)));
         assert!((45_000..50_000).contains(&median(known, 1_250)), "too few of its user's ran that long");
         assert_eq!(sample_run_time(known, Span(50_000), TASK, 0), None, "none ran that long");
@@ -159,24 +173,27 @@ mod tests {
     fn a_limit_alone_says_when_a_task_ends_at_the_latest() {
         let limit = Some(Span(600_000));
         for kept in [&[][..], &[0.1; 4]] {
-            let drawn =
-                draws(RunTimeEvidence { kept, promised: limit, limit, ..RunTimeEvidence::default() }, 0);
+            let drawn = draws(
+                RunTimeEvidence { stated_ratios: kept, stated: limit, limit, ..RunTimeEvidence::default() },
+                0,
+            );
             let below = |most: u64| drawn.iter().flatten().filter(|left| **left <= most).count();
             assert_eq!(below(600_000), 100, "{drawn:?}");
             assert!((3..20).contains(&below(60_000)) && (30..70).contains(&below(300_000)), "{drawn:?}");
         }
-        let known = RunTimeEvidence { kept: &[0.1; 5], promised: limit, limit, ..RunTimeEvidence::default() };
+        let known =
+            RunTimeEvidence { stated_ratios: &[0.1; 5], stated: limit, limit, ..RunTimeEvidence::default() };
         assert!((50_000..70_000).contains(&median(known, 0)), "what five others made of theirs says more");
-        let estimate = RunTimeEvidence { promised: Some(Span(20_000)), limit, ..RunTimeEvidence::default() };
+        let estimate = RunTimeEvidence { stated: Some(Span(20_000)), limit, ..RunTimeEvidence::default() };
         assert_eq!(median(estimate, 0), 20_000, "an estimate is no limit");
     }
 
     #[test]
     fn nothing_runs_longer_than_its_limit() {
         let known =
-            RunTimeEvidence { before: &[Span(900)], limit: Some(Span(100)), ..RunTimeEvidence::default() };
+            RunTimeEvidence { similar: &[Span(900)], limit: Some(Span(100)), ..RunTimeEvidence::default() };
         assert_eq!(sample_run_time(known, Span(40), TASK, 0), Some(Span(60)));
-        let late = RunTimeEvidence { promised: Some(Span(50)), before: &[], ..known };
+        let late = RunTimeEvidence { stated: Some(Span(50)), similar: &[], ..known };
         assert!((0..50).all(|s| sample_run_time(late, Span(60), TASK, s).unwrap() <= Span(40)));
     }
 }

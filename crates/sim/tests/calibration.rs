@@ -12,7 +12,7 @@ use warpyard_sim::{
 };
 
 /// What the server uses.
-const LIMITS: ForecastBudget = ForecastBudget { samples: 20, events: 5_000, errands: 3 };
+const LIMITS: ForecastBudget = ForecastBudget { samples: 20, events: 5_000, solves: 3 };
 
 /// A kind of job someone runs again and again.
 struct Kind {
@@ -85,8 +85,13 @@ fn days(seed: u64, tally: &mut Tally) {
             let slice = |runs: Option<&'_ Vec<Span>>| runs.cloned().unwrap_or_default();
             let (before, alike) = (slice(ran.get(&kind)), slice(by_gpus.get(&kinds[kind].gpus)));
             let limit = kinds[kind].timeout.map(Span::from_secs);
-            let known =
-                RunTimeEvidence { before: &before, kept: &[], promised: limit, limit, others: [&alike, &[]] };
+            let known = RunTimeEvidence {
+                similar: &before,
+                stated_ratios: &[],
+                stated: limit,
+                limit,
+                less_similar: [&alike, &[]],
+            };
             sample_run_time(known, so_far, task, sample)
         };
         let expected = forecast(cluster, POLICIES, at, &[task], LIMITS, guess).expect("the policy is known");

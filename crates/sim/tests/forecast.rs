@@ -71,7 +71,7 @@ fn a_forecast_knows_that_time_is_shared_in_rounds() {
     let tasks = [saves(&mut sim, 600), saves(&mut sim, 600)];
     sim.run_until(Time(secs(20).0));
     let waits = tasks.into_iter().find(|task| sim.cluster().view().attempt(*task).is_none()).unwrap();
-    let limits = ForecastBudget { samples: 3, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 3, events: 1000, solves: 3 };
     let expected =
         forecast(sim.cluster(), POLICIES, sim.now(), &[waits], limits, |_, _| Some(secs(580))).unwrap();
     let (from, to) = expected[&waits].range().map(|range| (range.from, range.to)).expect("a start");
@@ -90,7 +90,7 @@ fn a_forecast_knows_that_what_was_just_placed_will_run() {
     let [first, second] = [saves(&mut sim, 600), saves(&mut sim, 600)];
     sim.run_until(Time(secs(2).0));
     assert!(matches!(sim.cluster().state(first), Some(TaskState::Placed(_))));
-    let limits = ForecastBudget { samples: 1, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 1, events: 1000, solves: 3 };
     let expected =
         forecast(sim.cluster(), POLICIES, sim.now(), &[second], limits, |_, _| Some(secs(600))).unwrap();
     assert_eq!(expected[&second].range().map(|range| range.from), Some(Time(secs(60).0)));
@@ -109,7 +109,7 @@ fn a_place_that_is_kept_may_move_by_what_starts_behind_it_and_a_forecast_knows()
     submit(&mut sim, memory(2), 200);
     sim.run_until(Time(secs(1).0));
     let left = |task: TaskId| sim.cluster().view().spec(task).and_then(|(_, spec)| spec.timeout).unwrap();
-    let limits = ForecastBudget { samples: 1, events: 1000, errands: 0 };
+    let limits = ForecastBudget { samples: 1, events: 1000, solves: 0 };
     let tasks = [second, wide];
     let expected = forecast(sim.cluster(), POLICIES, Time(0), &tasks, limits, |task, _| Some(left(task)))
         .expect("a forecast");
@@ -150,7 +150,7 @@ fn a_forecast_knows_that_tasks_stand_still_between_their_turns() {
             let ran = view.under_way(task, sim.now()).map_or(Span::ZERO, |on| on.as_ready.ran);
             view.spec(task).and_then(|(_, spec)| spec.timeout).unwrap() - ran
         };
-        let limits = ForecastBudget { samples: 2, events: 1000, errands: 9 };
+        let limits = ForecastBudget { samples: 2, events: 1000, solves: 9 };
         let expected =
             forecast(sim.cluster(), POLICIES, sim.now(), &waits, limits, |t, _| Some(left(t))).unwrap();
         let begins =
@@ -172,7 +172,7 @@ fn a_forecast_follows_the_queue() {
     let second = submit(&mut sim, gpus(1), 10);
     sim.run_until(Time(secs(40).0));
     let left = |task: TaskId, _| Some(if task == running { secs(60) } else { secs(50) });
-    let limits = ForecastBudget { samples: 3, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 3, events: 1000, solves: 3 };
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[first, second], limits, left).unwrap();
     assert_eq!(range(&expected[&first]), Some((100, 100)));
     assert_eq!(range(&expected[&second]), Some((150, 150)), "no lease runs out in a forecast");
@@ -183,7 +183,7 @@ fn a_forecast_is_the_range_of_all_samples() {
     let mut sim = yard("fifo", &[("V100", 16)], None);
     let running = submit(&mut sim, gpus(1), 1000);
     let waiting = submit(&mut sim, gpus(1), 10);
-    let limits = ForecastBudget { samples: 11, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 11, events: 1000, solves: 3 };
     let drawn = |_, sample: u32| Some(secs(100 + 10 * u64::from(sample)));
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waiting], limits, drawn).unwrap();
     assert_eq!(range(&expected[&waiting]), Some((100, 200)));
@@ -201,7 +201,7 @@ fn a_start_behind_a_task_of_unknown_length_is_unknown_and_names_that_task() {
     let endless = submit(&mut sim, gpus(1), 1000);
     let known = submit(&mut sim, gpus(1), 100);
     let [one, two] = [submit(&mut sim, gpus(1), 10), submit(&mut sim, gpus(2), 10)];
-    let limits = ForecastBudget { samples: 3, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 3, events: 1000, solves: 3 };
     let left = |task: TaskId, _| (task != endless).then(|| secs(if task == known { 100 } else { 10 }));
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[one, two], limits, left).unwrap();
     assert_eq!(range(&expected[&one]), Some((0, 100)), "at the latest when the other GPU is free");
@@ -216,7 +216,7 @@ fn a_forecast_of_rounds_ends_where_no_length_is_known() {
     let tasks = [saves(&mut sim, 600), saves(&mut sim, 600)];
     sim.run_until(Time(secs(20).0));
     let waits = tasks.into_iter().find(|task| sim.cluster().view().attempt(*task).is_none()).unwrap();
-    let limits = ForecastBudget { samples: 2, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 2, events: 1000, solves: 3 };
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waits], limits, |_, _| None).unwrap();
     let (_, to) = range(&expected[&waits]).expect("a round is known to end");
     assert!(to <= 125, "{to}");
@@ -226,7 +226,7 @@ fn a_forecast_of_rounds_ends_where_no_length_is_known() {
 fn what_does_not_start_within_the_limits_has_no_forecast() {
     let mut sim = yard("fifo", &[("V100", 16)], None);
     let tasks: Vec<_> = (0..50).map(|_| submit(&mut sim, gpus(1), 10)).collect();
-    let limits = ForecastBudget { samples: 2, events: 30, errands: 3 };
+    let limits = ForecastBudget { samples: 2, events: 30, solves: 3 };
     let expected =
         forecast(sim.cluster(), POLICIES, sim.now(), &tasks, limits, |_, _| Some(secs(10))).unwrap();
     assert!(expected[&tasks[1]].range().is_some());
@@ -277,7 +277,7 @@ fn fewer_devices_other_types_or_another_mode_would_start_it_now() {
 fn an_excerpt_of_the_head_of_the_queue_forecasts_what_the_whole_does() {
     let mut sim = yard("fifo", &[("V100", 16)], None);
     let tasks: Vec<_> = (0..40).map(|_| submit(&mut sim, gpus(1), 60)).collect();
-    let limits = ForecastBudget { samples: 2, events: 5_000, errands: 0 };
+    let limits = ForecastBudget { samples: 2, events: 5_000, solves: 0 };
     let ahead = |cluster| forecast(cluster, POLICIES, sim.now(), &tasks[..10], limits, |_, _| Some(secs(60)));
     let excerpt = sim.cluster().excerpt(tasks[..12].iter().map(|task| task.job));
     assert_eq!(excerpt.jobs().len(), 12);

@@ -191,7 +191,7 @@ fn a_forecast_knows_that_two_that_share_are_slower() {
     sim.run_until(Time::from_secs(25.0));
     assert_eq!(sim.cluster().view().beside(task(first)), Some(task(second)));
     let waits = task(submit(&mut sim, "d", Preempt::None));
-    let limits = ForecastBudget { samples: 2, events: 1000, errands: 3 };
+    let limits = ForecastBudget { samples: 2, events: 1000, solves: 3 };
     let left = |task: TaskId, _| Some(Span::from_secs(if task == waits { 100.0 } else { 80.0 }));
     let expected = forecast(sim.cluster(), POLICIES, sim.now(), &[waits], limits, left).unwrap();
     let expected = expected[&waits].range().expect("a start").from.secs();
