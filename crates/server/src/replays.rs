@@ -149,12 +149,12 @@ impl ReplayRun {
 }
 
 fn told(recording: &Recording) -> ReplayInput {
-    let (told, (from, to)) = (recording.told(), recording.span());
+    let (told, (from, to)) = (recording.summary(), recording.span());
     ReplayInput {
         from: time(from),
         to: time(to),
         jobs: told.jobs,
-        there_before: told.there_before,
+        there_before: told.initial,
         unfinished: told.unfinished,
         unknown: told.unknown,
         policy_changes: told.policy_changes.clone(),

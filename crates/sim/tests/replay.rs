@@ -110,9 +110,9 @@ fn what_people_did_meanwhile_is_done_again() {
     let events = happened("backfill", interventions());
     let recording = recorded("backfill", &events, 0.0);
     exact(&recording);
-    assert_eq!(recording.told().policy_changes, ["sjf", "short-first:beta=2"]);
-    assert!(recording.told().by_people >= 6, "{:?}", recording.told());
-    assert_eq!(recording.told().of_machines, 4, "two workers came, one was drained and taken back");
+    assert_eq!(recording.summary().policy_changes, ["sjf", "short-first:beta=2"]);
+    assert!(recording.summary().user_commands >= 6, "{:?}", recording.summary());
+    assert_eq!(recording.summary().machine_changes, 4, "two workers came, one was drained and taken back");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn it_may_begin_in_the_middle() {
     let events = happened("backfill", interventions());
     for since in [310.0, 1200.0, 2000.3, 2450.0, 2700.0] {
         let recording = recorded("backfill", &events, since);
-        assert!(recording.told().there_before > 0, "{since}");
+        assert!(recording.summary().initial > 0, "{since}");
         exact(&recording);
     }
 }
@@ -192,7 +192,7 @@ fn a_log_whose_beginning_is_gone_is_replayed_as_far_as_it_goes() {
     }
     left.for_each(|event| recorder.enter(event));
     let recording = recorder.finish();
-    assert!(recording.told().unknown > 0, "{:?}", recording.told());
+    assert!(recording.summary().unknown > 0, "{:?}", recording.summary());
     assert!(agreement(&recording).starts > 50);
 }
 

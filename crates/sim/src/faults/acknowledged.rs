@@ -1,4 +1,5 @@
-//! What people were told. It stays true until they ask for something else, whatever dies in between.
+//! Durability of acknowledgements: what was acknowledged to users stays true until they request otherwise, whatever crashes in
+//! between.
 
 use super::Violation;
 use super::ledger::violation;
@@ -9,9 +10,10 @@ use warpyard_core::engine::CommandOutcome;
 use warpyard_core::event::StopReason;
 use warpyard_core::{Cluster, Command, JobId, PolicyChoice, TaskId, TaskState, WorkerId};
 
+/// Effects of all acknowledged commands.
 #[derive(Default)]
 pub(super) struct Acknowledged {
-    /// The number a job was given.
+    /// Names of accepted jobs by number.
     accepted: BTreeMap<JobId, String>,
     held: BTreeMap<JobId, ()>,
     priorities: BTreeMap<JobId, i64>,
@@ -21,16 +23,16 @@ pub(super) struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// A command was carried out and its caller told so.
-    pub(super) fn said(&mut self, command: &Command, answer: &CommandOutcome) {
-        self.unsaid(command);
+    /// Notes a command that was executed and acknowledged.
+    pub(super) fn acknowledge(&mut self, command: &Command, answer: &CommandOutcome) {
+        self.supersede(command);
         match command {
             Command::Several(commands) => {
                 let done = commands.iter().zip(&answer.each).filter(|(_, answer)| answer.is_ok());
-                done.for_each(|(command, _)| self.said(command, &CommandOutcome::default()));
+                done.for_each(|(command, _)| self.acknowledge(command, &CommandOutcome::default()));
             }
             Command::Submit { spec, .. } => {
-                let job = answer.job.expect("a job that was taken has a number");
+                let job = answer.job.expect("an accepted job has a number");
                 self.accepted.insert(job, spec.name.clone());
             }
             Command::Cancel(target) | Command::Kill(target) => {
@@ -46,10 +48,11 @@ impl Acknowledged {
         }
     }
 
-    /// A command may have been carried out: what was said before of the same thing need no longer hold.
-    pub(super) fn unsaid(&mut self, command: &Command) {
+    /// Notes a command that may have been executed without acknowledgement: earlier acknowledgements about the same object
+    /// need no longer hold.
+    pub(super) fn supersede(&mut self, command: &Command) {
         match command {
-            Command::Several(commands) => commands.iter().for_each(|command| self.unsaid(command)),
+            Command::Several(commands) => commands.iter().for_each(|command| self.supersede(command)),
             Command::Release(TaskSelector::Job(job)) | Command::Resume(TaskSelector::Job(job)) => {
                 self.held.remove(job);
             }
@@ -70,9 +73,9 @@ impl Acknowledged {
         }
     }
 
-    /// Everything said still holds.
-    pub(super) fn hold(&self, cluster: &Cluster, users: &Users) -> Result<(), Violation> {
-        const RULE: &str = "what was said stays true";
+    /// Checks that every acknowledgement still holds.
+    pub(super) fn check(&self, cluster: &Cluster, users: &Users) -> Result<(), Violation> {
+        const RULE: &str = "acknowledged commands stay in effect";
         for (job, name) in &self.accepted {
             let is = cluster.job(*job);
             if is.is_none_or(|j| j.spec.name != *name) {
@@ -94,7 +97,7 @@ impl Acknowledged {
             }
         }
         for target in self.cancelled.values().flatten() {
-            if let Some(task) = goes_on(cluster, *target) {
+            if let Some(task) = still_active(cluster, *target) {
                 return violation(RULE, || format!("{target:?} was cancelled, but {task:?} goes on"));
             }
         }
@@ -112,8 +115,8 @@ impl Acknowledged {
     }
 }
 
-/// A task that was cancelled and is neither over nor asked to end.
-fn goes_on(cluster: &Cluster, target: TaskSelector) -> Option<TaskId> {
+/// Task of a cancelled target that has neither ended nor been asked to stop.
+fn still_active(cluster: &Cluster, target: TaskSelector) -> Option<TaskId> {
     let job = cluster.job(target.job())?;
     let tasks = job.spec.tasks.iter().enumerate().flat_map(|(n, spec)| {
         (0..spec.len()).map(move |index| TaskId { job: job.id, node: n as u32, index })

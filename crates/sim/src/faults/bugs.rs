@@ -1,31 +1,31 @@
-//! Deliberate mistakes, to know that the simulator finds such. They exist only in a build with the feature `bugs`, which
-//! nothing but the test of the simulator itself asks for.
+//! Injected bugs: mutations that prove that the fault simulator finds such bugs. They exist only in builds with the feature
+//! `bugs`, which only the simulator's own test enables.
 
 use super::disk::Disk;
 use warpyard_core::Cluster;
 use warpyard_core::agent::Agent;
 
-/// A mistake made on purpose.
+/// Bug to inject.
 #[cfg(feature = "bugs")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A report counts whichever attempt of its task it names.
+    /// A report about a stale attempt is accepted.
     SkipTheFence,
-    /// Callers, workers and watchers hear of events before the disk has them.
+    /// Events are acknowledged and published before they are on disk.
     AnswerBeforeCommit,
-    /// What an ended attempt had is given back twice.
+    /// The resources of an ended attempt are released twice.
     FreeTwice,
-    /// Attempts that run elsewhere on loss go on when their worker's lease expires.
+    /// Attempts with `on_lost = rerun` continue after their worker's lease has expired.
     OutliveTheLease,
-    /// A worker launches attempts while one that the server gave up is still there.
+    /// A worker launches attempts while one that the server has given up is still running.
     LaunchBesideLingering,
-    /// A worker forgets an end once it sent it, whether or not that was received.
+    /// A worker forgets an end once it has sent it, whether or not it was received.
     ForgetUndelivered,
-    /// A worker takes what another log left for its own.
+    /// A worker adopts attempts of another log.
     AdoptAnotherLogs,
 }
 
-/// The mistake of a run; in any build without the feature, none.
+/// Bug of a run; always none in builds without the feature.
 #[derive(Clone, Copy, Default)]
 pub(super) struct InjectedBug {
     #[cfg(feature = "bugs")]
@@ -33,8 +33,8 @@ pub(super) struct InjectedBug {
 }
 
 impl InjectedBug {
-    /// Puts the mistake into a state.
-    pub(super) fn infect(self, cluster: Cluster) -> Cluster {
+    /// Injects the bug into a state.
+    pub(super) fn inject(self, cluster: Cluster) -> Cluster {
         #[cfg(feature = "bugs")]
         return match self.bug {
             Some(Bug::SkipTheFence) => cluster.with_bug(warpyard_core::cluster::Bug::SkipTheFence),
@@ -45,8 +45,8 @@ impl InjectedBug {
         cluster
     }
 
-    /// Puts the mistake into an agent.
-    pub(super) fn infect_agent(self, agent: Agent) -> Agent {
+    /// Injects the bug into an agent.
+    pub(super) fn inject_agent(self, agent: Agent) -> Agent {
         #[cfg(feature = "bugs")]
         return agent.with_bug(match self.bug {
             Some(Bug::OutliveTheLease) => Some(warpyard_core::agent::Bug::OutliveTheLease),
@@ -59,8 +59,8 @@ impl InjectedBug {
         agent
     }
 
-    /// Puts the mistake into a disk.
-    pub(super) fn infect_disk(self, disk: &mut Disk) {
+    /// Injects the bug into a disk.
+    pub(super) fn inject_disk(self, disk: &mut Disk) {
         #[cfg(feature = "bugs")]
         {
             disk.lazy = self.bug == Some(Bug::AnswerBeforeCommit);

@@ -1,6 +1,6 @@
-//! The store of a run: batches of events and snapshots, as text, the way the live store has them. What a server that
-//! dies leaves in it is chosen beforehand; recovery reads it through the same serialisation and the core's own
-//! [`Cluster::restored`] and [`Cluster::apply`].
+//! Simulated disk: batches of events and state snapshots, serialised as in the live store. What a crashing server leaves on it
+//! is chosen beforehand; recovery reads it through the same serialisation and the core's own [`Cluster::restored`] and
+//! [`Cluster::apply`].
 
 use std::collections::VecDeque;
 use warpyard_core::{Cluster, Epoch, Event, LogStore, PolicyChoice, Store, Time};
@@ -8,53 +8,54 @@ use warpyard_core::{Cluster, Epoch, Event, LogStore, PolicyChoice, Store, Time};
 /// Snapshots kept, as the live store does.
 const SNAPSHOTS_KEPT: usize = 2;
 
-/// What happens to the next batch.
+/// Fault of the next append.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum AppendFault {
-    /// It is kept.
+    /// None: the batch is committed.
     #[default]
-    Kept,
-    /// It is not, and the server learns of it.
+    None,
+    /// The append fails, and the server learns it.
     Refused,
-    /// Half of it reaches the disk, and the server is gone.
+    /// Half of the batch reaches the disk, and the server crashes.
     Torn,
-    /// It is kept, and the server is gone before it can say anything.
-    KeptUnsaid,
+    /// The batch is committed, and the server crashes before it can acknowledge anything.
+    CrashAfterCommit,
 }
 
-/// The server stops here.
+/// Failure of an append, on which the server stops.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StoreFailure {
-    /// Nothing of the batch is kept.
-    NotKept,
-    /// All of it is, and nobody was told.
-    Unsaid,
-    /// The writer was replaced, or does not know of the last event.
+    /// Nothing of the batch is committed.
+    NotCommitted,
+    /// The batch is committed, but nothing was acknowledged.
+    Unacknowledged,
+    /// The writer was deposed, or does not know the last event.
     Fenced,
 }
 
+/// Simulated disk.
 #[derive(Default)]
 pub(super) struct Disk {
     batches: VecDeque<Batch>,
     snapshots: Vec<Snapshot>,
     pub(super) next: AppendFault,
-    /// Events that were kept and that the truth has not learned of yet.
+    /// Committed events that the reference state has yet to apply.
     pub(super) fresh: Vec<Event>,
-    /// The number of the last event kept.
+    /// Number of the last committed event.
     seq: u64,
-    /// The epoch of the writer in office.
+    /// Epoch of the current writer.
     epoch: Epoch,
-    /// Whether batches stay in memory until the next one comes: what a store must never do.
+    /// Injected bug: a batch stays in memory until the next one is written.
     pub(super) lazy: bool,
 }
 
 struct Batch {
-    /// The number of its first event.
+    /// Number of its first event.
     first: u64,
-    /// How many events it should have; one that was torn has fewer.
-    whole: usize,
+    /// Number of events it should have; a torn batch has fewer.
+    len: usize,
     events: Vec<Event>,
-    /// Whether it has reached the disk.
+    /// Whether it is on disk.
     written: bool,
 }
 
@@ -72,20 +73,20 @@ impl Store for Disk {
         }
         let next = std::mem::take(&mut self.next);
         let stored = match next {
-            AppendFault::Refused => return Err(StoreFailure::NotKept),
+            AppendFault::Refused => return Err(StoreFailure::NotCommitted),
             AppendFault::Torn => &events[..events.len() / 2],
-            AppendFault::Kept | AppendFault::KeptUnsaid => events,
+            AppendFault::None | AppendFault::CrashAfterCommit => events,
         };
         self.batches.iter_mut().for_each(|b| b.written = true);
         let batch =
-            Batch { first: self.seq + 1, whole: events.len(), events: stored.to_vec(), written: !self.lazy };
+            Batch { first: self.seq + 1, len: events.len(), events: stored.to_vec(), written: !self.lazy };
         self.batches.push_back(batch);
         if next == AppendFault::Torn {
-            return Err(StoreFailure::NotKept);
+            return Err(StoreFailure::NotCommitted);
         }
         self.seq += events.len() as u64;
         self.fresh.extend_from_slice(events);
-        if next == AppendFault::KeptUnsaid { Err(StoreFailure::Unsaid) } else { Ok(()) }
+        if next == AppendFault::CrashAfterCommit { Err(StoreFailure::Unacknowledged) } else { Ok(()) }
     }
 }
 
@@ -118,21 +119,21 @@ impl LogStore for Disk {
         Ok(())
     }
 
-    /// Removes whole batches, however old: nobody here asks for young events that a snapshot includes.
+    /// Removes entire batches regardless of age: no reader here needs recent events that a snapshot includes.
     fn prune(&mut self, _: Time, _: u32) -> Result<usize, StoreFailure> {
         let mut pruned = 0;
         if self.snapshots.len() == SNAPSHOTS_KEPT {
             let needed_from = self.snapshots[0].seq;
-            while self.batches.front().is_some_and(|b| b.first + (b.whole as u64) <= needed_from + 1) {
-                pruned += self.batches.pop_front().map_or(0, |batch| batch.whole);
+            while self.batches.front().is_some_and(|b| b.first + (b.len as u64) <= needed_from + 1) {
+                pruned += self.batches.pop_front().map_or(0, |batch| batch.len);
             }
         }
         Ok(pruned)
     }
 
-    /// The state after the server's machine lost its memory: what had not reached the disk is gone.
+    /// State after a crash of the server's machine: everything that is not on disk is lost.
     fn load_cluster(&mut self, policy: &PolicyChoice) -> Result<Cluster, StoreFailure> {
-        self.batches.retain(|b| b.written && b.events.len() == b.whole);
+        self.batches.retain(|b| b.written && b.events.len() == b.len);
         let mut cluster = match self.snapshots.last() {
             None => Cluster::new(policy.clone()),
             Some(Snapshot { text, .. }) => {

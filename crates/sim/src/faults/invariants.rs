@@ -1,4 +1,4 @@
-//! What must hold after every step, each rule a function of its own.
+//! Invariants that must hold after every step, one function each.
 
 use super::Violation;
 use super::ledger::{Ledger, violation};
@@ -9,7 +9,7 @@ use warpyard_core::pool::{Charge, Placement};
 use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Cluster, DeviceId, Policy, PolicyDef, TaskId, Time, WorkerId};
 
-/// Rules of the state alone.
+/// Checks the invariants of the state.
 pub(super) fn of_the_state(cluster: &Cluster) -> Result<(), Violation> {
     let allocated = AllocatedResources::count(cluster);
     no_device_is_given_twice(cluster, &allocated)?;
@@ -19,7 +19,7 @@ pub(super) fn of_the_state(cluster: &Cluster) -> Result<(), Violation> {
     what_is_derived_follows_from_the_rest(cluster)
 }
 
-/// What is given away, counted from the attempts themselves rather than from what the pool says.
+/// Allocated resources, summed over the attempts rather than read from the pool.
 #[derive(Default)]
 struct AllocatedResources {
     whole: BTreeMap<DeviceId, u32>,
@@ -158,7 +158,7 @@ fn what_is_derived_follows_from_the_rest(cluster: &Cluster) -> Result<(), Violat
     same("what is derived follows from the rest", cluster, &cluster.clone().restored())
 }
 
-/// Two states are the same; if not, shows the first place where they differ rather than both whole.
+/// Checks that two states are equal; a violation shows the first difference rather than both states.
 pub(super) fn same(rule: &'static str, a: &Cluster, b: &Cluster) -> Result<(), Violation> {
     if a == b {
         return Ok(());
@@ -169,7 +169,7 @@ pub(super) fn same(rule: &'static str, a: &Cluster, b: &Cluster) -> Result<(), V
     violation(rule, || format!("they differ:\n    {}\n    {}", near(&a), near(&b)))
 }
 
-/// A policy built afresh lines tasks up as the one that lived through the events does, and says why each waits.
+/// Checks that a policy built afresh orders the queue as the long-lived one does, and that it can explain every wait.
 pub(super) fn a_fresh_policy_sees_the_same(
     cluster: &Cluster,
     lived: &dyn Policy,
@@ -190,7 +190,7 @@ pub(super) fn a_fresh_policy_sees_the_same(
     Ok(())
 }
 
-/// Rules of what is really there.
+/// Checks the invariants of the machines.
 pub(super) fn of_the_machines(
     machines: &[Machine],
     ledger: &Ledger,
@@ -202,7 +202,7 @@ pub(super) fn of_the_machines(
     machines.iter().try_for_each(|machine| no_device_is_used_twice(machine, ledger, committed))
 }
 
-/// What runs elsewhere on loss is gone by the time at which the server may have given the worker up.
+/// An attempt with `on_lost = rerun` has no process once the server may have given its worker up.
 fn no_attempt_outlives_its_lease(machine: &Machine, now: Time) -> Result<(), Violation> {
     let Some((lapses, mut attempts)) = machine.on_loss().filter(|(lapses, _)| *lapses < now) else {
         return Ok(());

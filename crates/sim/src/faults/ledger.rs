@@ -1,4 +1,4 @@
-//! What was kept, event by event, beside what really happened: enough to tell whether the one is true of the other.
+//! Ledger of committed events and of what really happened to processes, with the rules that relate the two.
 
 use super::Violation;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,28 +8,29 @@ use warpyard_core::pool::Placement;
 use warpyard_core::spec::AfterNode;
 use warpyard_core::{AttemptId, Cluster, Event, EventKind, JobId, TaskId, TaskState};
 
+/// Ledger of a run.
 #[derive(Default)]
 pub(super) struct Ledger {
-    /// The latest attempt of each task and whether it has ended.
+    /// Latest attempt of each task, and whether it has ended.
     latest: BTreeMap<TaskId, (u32, bool)>,
     placed: BTreeMap<AttemptId, Placement>,
-    /// On which machine, at which of its boots, an attempt's process began.
+    /// Machine and boot on which each attempt's processes started.
     begun: BTreeMap<AttemptId, Vec<(usize, u32)>>,
-    /// How an attempt's processes ended.
+    /// How each attempt's processes ended.
     ends: BTreeMap<AttemptId, Vec<EndReason>>,
     done: BTreeMap<TaskId, Outcome>,
-    /// Attempts that are said to have started and had no process.
+    /// Attempts with a start event but no process so far.
     unbegun: BTreeSet<AttemptId>,
-    /// Processes that outlived their attempt where nothing could be done about it: nobody watched over the lease, the
-    /// clock jumped, or the machine ran the attempt twice because it forgot the first time.
+    /// Processes that outlived their attempt unavoidably: there was no agent to enforce the lease, the clock jumped, or the
+    /// machine lost its records in a crash and ran the attempt twice.
     strays: BTreeSet<AttemptId>,
-    /// How many events there were.
+    /// Number of committed events.
     pub(super) events: u64,
 }
 
 impl Ledger {
-    /// Learns of an event that is kept, before it is applied.
-    pub(super) fn learn(&mut self, before: &Cluster, event: &Event) -> Result<(), Violation> {
+    /// Checks and enters a committed event, before it is applied.
+    pub(super) fn enter(&mut self, before: &Cluster, event: &Event) -> Result<(), Violation> {
         self.events += 1;
         match &event.what {
             EventKind::Placed { attempt, placement } => {
@@ -88,8 +89,8 @@ impl Ledger {
         }
     }
 
-    /// An attempt that is said to run has a process of this log's. One that was called off before it had one is said to have
-    /// started and stopped at once.
+    /// An attempt with a start event has a process of this log. One that was called off before its start is reported as
+    /// started and stopped at the same moment.
     pub(super) fn what_started_has_begun(&self) -> Result<(), Violation> {
         match self.unbegun.first() {
             None => Ok(()),
@@ -97,7 +98,7 @@ impl Ledger {
         }
     }
 
-    /// The worker's record of an end lasts until the server knows that end: as long as the machine is up it is not lost.
+    /// A worker keeps the record of an end until the server has committed it: unless the machine crashes, it is not lost.
     pub(super) fn an_end_that_happened_is_told(
         &self,
         attempt: AttemptId,
@@ -108,7 +109,7 @@ impl Ledger {
         let ended_here = here.is_some_and(|&(machine, boot)| boot_of(machine) == boot)
             && self.ends.get(&attempt).is_some_and(|ends| !ends.is_empty());
         if ended_here && *how == EndReason::Lost(NOTHING_LEFT.into()) {
-            return violation("an end that happened is told", || {
+            return violation("an end that happened is reported", || {
                 format!("{attempt} ended by {:?}, and nobody knows", self.ends[&attempt])
             });
         }
@@ -141,7 +142,7 @@ impl Ledger {
         self.done.retain(|task, _| task.job != job);
     }
 
-    /// Done stays done, until someone asks for it again.
+    /// A finished task stays finished until it is retried.
     pub(super) fn done_stays_done(&mut self, after: &Cluster) -> Result<(), Violation> {
         for (task, outcome) in &self.done {
             let is = after.job(task.job).and_then(|j| j.nodes[task.node as usize].done.of(task.index));
@@ -160,11 +161,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// A process began.
+    /// Enters the start of a process.
     pub(super) fn began(&mut self, attempt: AttemptId, machine: usize, boot: u32) -> Result<(), Violation> {
         if !self.placed.contains_key(&attempt) {
-            return violation("nothing is said before it is kept", || {
-                format!("{attempt} began, and no event that was kept placed it")
+            return violation("nothing is published before it is committed", || {
+                format!("{attempt} started, and no committed event placed it")
             });
         }
         let begun = self.begun.entry(attempt).or_default();
@@ -182,12 +183,12 @@ impl Ledger {
         self.strays.remove(&attempt);
     }
 
-    /// Whether the attempt is over, as far as was kept.
+    /// Whether the attempt has ended according to the committed events.
     pub(super) fn is_over(&self, attempt: AttemptId) -> bool {
         self.latest.get(&attempt.task).is_none_or(|&(number, over)| number != attempt.number || over)
     }
 
-    /// Whether a machine ran an attempt more than once, having forgotten the first time.
+    /// Whether a machine ran an attempt more than once, having lost its records.
     pub(super) fn ran_twice(&self, attempt: AttemptId) -> bool {
         self.begun.get(&attempt).is_some_and(|b| b.len() > 1)
     }
@@ -200,7 +201,7 @@ impl Ledger {
         self.strays.contains(&attempt)
     }
 
-    /// Where an attempt was placed.
+    /// Placement of an attempt.
     pub(super) fn placement(&self, attempt: AttemptId) -> Option<&Placement> {
         self.placed.get(&attempt)
     }

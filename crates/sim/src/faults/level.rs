@@ -1,22 +1,22 @@
-//! How much goes wrong: the odds of each kind of trouble.
+//! Fault levels and the rates of each kind of fault.
 
 use std::str::FromStr;
 use warpyard_core::Span;
 
-/// How much goes wrong.
+/// Fault level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Now and then something.
+    /// Occasional faults.
     Light,
-    /// Something most of the time.
+    /// Faults most of the time.
     Heavy,
 }
 
 impl Level {
-    /// All of them.
+    /// All levels.
     pub const ALL: [Level; 2] = [Level::Light, Level::Heavy];
 
-    /// The word for it.
+    /// Name of the level.
     pub fn word(self) -> &'static str {
         match self {
             Level::Light => "light",
@@ -26,10 +26,15 @@ impl Level {
 
     pub(super) fn rates(self) -> FaultRates {
         match self {
-            Level::Light => {
-                FaultRates { lost: 0.02, doubled: 0.02, late: 0.03, fault: Span::from_secs(25.0) }
+            Level::Light => FaultRates {
+                lost: 0.02,
+                duplicated: 0.02,
+                delayed: 0.03,
+                mean_interval: Span::from_secs(25.0),
+            },
+            Level::Heavy => {
+                FaultRates { lost: 0.12, duplicated: 0.12, delayed: 0.2, mean_interval: Span::from_secs(6.0) }
             }
-            Level::Heavy => FaultRates { lost: 0.12, doubled: 0.12, late: 0.2, fault: Span::from_secs(6.0) },
         }
     }
 }
@@ -42,26 +47,26 @@ impl FromStr for Level {
     }
 }
 
-/// There is no level of that name.
+/// Error of an unknown level name.
 #[derive(Debug, thiserror::Error)]
 #[error("faults are light or heavy")]
 pub struct NoSuchLevel;
 
-/// The odds of a run; none of it once the faults have stopped.
+/// Fault rates of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FaultRates {
-    /// That a message is lost,
+    /// Probability that a message is lost.
     pub(super) lost: f64,
-    /// that it comes twice,
-    pub(super) doubled: f64,
-    /// that it comes late, and so after others sent later.
-    pub(super) late: f64,
-    /// The mean time from one trouble to the next.
-    pub(super) fault: Span,
+    /// Probability that it is duplicated.
+    pub(super) duplicated: f64,
+    /// Probability that it is delayed, and so overtaken by later ones.
+    pub(super) delayed: f64,
+    /// Mean time between other faults.
+    pub(super) mean_interval: Span,
 }
 
 impl FaultRates {
-    /// Nothing goes wrong.
+    /// No faults.
     pub(super) const NONE: FaultRates =
-        FaultRates { lost: 0.0, doubled: 0.0, late: 0.0, fault: Span::UNKNOWN };
+        FaultRates { lost: 0.0, duplicated: 0.0, delayed: 0.0, mean_interval: Span::UNKNOWN };
 }

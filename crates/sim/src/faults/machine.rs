@@ -1,5 +1,5 @@
-//! A machine: its devices, its supervisors, and the worker's own [`Agent`]. What the agent puts out is handed to the
-//! supervisors, and what they see to the agent; nothing is decided here.
+//! Simulated machine: its devices, its supervisors, and the worker's own [`Agent`]. The agent's outputs are handed to the
+//! supervisors, and their observations to the agent; nothing is decided here.
 
 use super::bugs::InjectedBug;
 use super::supervisors::Supervisors;
@@ -13,69 +13,70 @@ use warpyard_core::protocol::{Assignment, Assignments, Report};
 use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Span, Time};
 
-/// How long a launch may take before it is repeated, as in the live worker.
+/// Time after which a launch is repeated, as in the live worker.
 const LAUNCH_TIMEOUT: Span = Span(20_000_000);
 
-/// How long the record of an attempt stays once it may go: not longer than the live worker, which waits until it is idle.
+/// Time after which a retired record is removed; no longer than in the live worker, which waits until it is idle.
 const RETIRED_AFTER: Span = Span(3_000_000);
 
+/// Machine of a run.
 pub(super) struct Machine {
     pub(super) info: WorkerInfo,
-    /// Devices it once had.
-    pub(super) taken_out: Vec<DeviceInfo>,
-    /// Counts how often it came up; what was under way before it went down is void.
+    /// Devices that were replaced.
+    pub(super) removed_devices: Vec<DeviceInfo>,
+    /// Number of boots; timers of earlier boots are void.
     pub(super) boot: u32,
     pub(super) up: bool,
     supervisors: Supervisors,
     pub(super) agent: Option<Agent>,
-    /// The latest assignments, for launching.
+    /// Latest assignments, for launches.
     assigned: BTreeMap<AttemptId, Assignment>,
     as_of: u64,
-    /// Counts agents; messages to an earlier one reach nobody.
+    /// Number of this agent process; messages to earlier ones are lost.
     pub(super) session: u32,
-    /// Whether messages get through.
+    /// Whether the machine is cut off from the network.
     pub(super) cut: bool,
-    /// Whether nobody has watched over the lease since the server was last heard.
+    /// Whether there was no agent to enforce the lease since the last contact with the server.
     pub(super) unwatched: bool,
     bug: InjectedBug,
 }
 
-/// What a machine makes happen.
+/// Effects of an action of a machine.
 #[derive(Default)]
 pub(super) struct MachineEffects {
-    /// Things due later.
-    pub(super) later: Vec<(Time, MachineTimer)>,
-    /// Processes that began.
-    pub(super) began: Vec<AttemptId>,
-    /// Processes that ended, and how.
+    /// Timers set.
+    pub(super) timers: Vec<(Time, MachineTimer)>,
+    /// Processes that started.
+    pub(super) started: Vec<AttemptId>,
+    /// Processes that ended, and why.
     pub(super) ended: Vec<(AttemptId, EndReason)>,
-    /// Whether the agent may have something to tell at once.
+    /// Whether the agent may have something to report at once.
     pub(super) news: bool,
 }
 
-/// Something due on a machine.
+/// Timer of a machine.
 #[derive(Clone, Debug)]
 pub(super) enum MachineTimer {
-    /// A supervisor has its launch.
-    Begin(AttemptId),
-    /// Something happens to a process by itself.
-    Ring(AttemptId),
-    /// A process that another log left may have ended.
+    /// A launch reaches its supervisor.
+    Start(AttemptId),
+    /// A process may end.
+    Process(AttemptId),
+    /// An attempt of another log may have ended.
     StrangerEnds(ForeignRecordId),
-    /// The agent's timer fires.
-    Timer,
-    /// A record that nobody needs is removed.
+    /// The agent's timer.
+    Agent,
+    /// A retired record is removed.
     Retire(AttemptId),
 }
 
-/// What happens to an attempt that is launched.
+/// Lookup of the script of a launched attempt.
 type ScriptLookup<'a> = dyn Fn(&Assignment) -> AttemptScript + 'a;
 
 impl Machine {
     pub(super) fn new(info: WorkerInfo, bug: InjectedBug) -> Machine {
         let mut machine = Machine {
             info,
-            taken_out: Vec::new(),
+            removed_devices: Vec::new(),
             boot: 0,
             up: true,
             supervisors: Supervisors::default(),
@@ -91,34 +92,33 @@ impl Machine {
         machine
     }
 
-    /// The attempts whose processes are there, frozen or not.
+    /// Attempts with a process, frozen or not.
     pub(super) fn processes(&self) -> impl Iterator<Item = AttemptId> + '_ {
         self.supervisors.processes()
     }
 
-    /// The attempts whose processes are there, and what happens to each when the worker is lost; with when that is, as far
-    /// as its agent knows.
+    /// When the lease expires, as far as the agent knows, and what then happens to each attempt with a process.
     pub(super) fn on_loss(&self) -> Option<(Time, impl Iterator<Item = (AttemptId, OnLost)> + '_)> {
         let lapses = self.agent.as_ref()?.confirmed()? + self.info.lease?;
         Some((lapses, self.supervisors.on_loss()))
     }
 
-    /// Whether another log's attempts run here.
+    /// Whether attempts of another log run here.
     pub(super) fn has_strangers(&self) -> bool {
         self.supervisors.has_strangers()
     }
 
-    /// Whether another log can have used the machine since the last agent was here: nothing of that one is on its way.
+    /// Whether another log may have used the machine since the last agent: no launch of that agent may be in flight.
     pub(super) fn may_have_strangers(&self) -> bool {
         self.up && self.agent.is_none() && !self.supervisors.has_launches()
     }
 
-    /// Another log, which used the machine while there was no agent, left an attempt running.
-    pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, out: &mut MachineEffects) {
-        self.supervisors.leave_stranger(name, ends, out);
+    /// Leaves an attempt of another log running, which used the machine while there was no agent.
+    pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, effects: &mut MachineEffects) {
+        self.supervisors.leave_stranger(name, ends, effects);
     }
 
-    /// What the agent has to tell; nothing if there is no agent.
+    /// Next report of the agent, if there is one.
     pub(super) fn report(&mut self, now: Time) -> Option<Report> {
         let devices = self.info.devices.iter().map(|d| (d.uuid.clone(), d.state)).collect();
         let agent = self.agent.as_mut()?;
@@ -152,7 +152,7 @@ impl Machine {
             launch_timeout: Some(LAUNCH_TIMEOUT),
             machine_restarted,
         };
-        let mut agent = self.bug.infect_agent(Agent::new(settings, now));
+        let mut agent = self.bug.inject_agent(Agent::new(settings, now));
         self.supervisors.records().into_iter().for_each(|found| agent.step(Input::Found(found), now));
         self.agent = Some(agent);
     }
@@ -172,12 +172,12 @@ impl Machine {
     }
 
     /// The server has spoken.
-    pub(super) fn told(
+    pub(super) fn receive(
         &mut self,
         now: Time,
         word: &Assignments,
-        book: &ScriptLookup<'_>,
-        out: &mut MachineEffects,
+        scripts: &ScriptLookup<'_>,
+        effects: &mut MachineEffects,
     ) {
         let Some(agent) = &mut self.agent else { return };
         agent.assign(word, now);
@@ -188,36 +188,36 @@ impl Machine {
             self.as_of = word.as_of;
             self.assigned = word.attempts.iter().map(|a| (a.attempt, a.clone())).collect();
         }
-        self.pump(now, book, out);
+        self.execute_outputs(now, scripts, effects);
     }
 
     /// The agent is told of everything, changed or not.
-    pub(super) fn look(&mut self, now: Time, book: &ScriptLookup<'_>, out: &mut MachineEffects) {
+    pub(super) fn probe(&mut self, now: Time, scripts: &ScriptLookup<'_>, effects: &mut MachineEffects) {
         let Some(agent) = &mut self.agent else { return };
         let here: Vec<_> = agent.attempts().map(|(id, _)| id).collect();
         for id in here {
             agent.step(Input::Seen(id, self.supervisors.seen(id)), now);
         }
         agent.step(Input::Look, now);
-        self.pump(now, book, out);
+        self.execute_outputs(now, scripts, effects);
     }
 
     /// Something due here happens.
-    pub(super) fn happen(
+    pub(super) fn fire(
         &mut self,
         now: Time,
         due: &MachineTimer,
-        book: &ScriptLookup<'_>,
-        out: &mut MachineEffects,
+        scripts: &ScriptLookup<'_>,
+        effects: &mut MachineEffects,
     ) {
         match *due {
-            MachineTimer::Begin(id) => {
-                self.supervisors.begin(now, id, out);
-                self.see(now, id, out);
+            MachineTimer::Start(id) => {
+                self.supervisors.start(now, id, effects);
+                self.see(now, id, effects);
             }
-            MachineTimer::Ring(id) => {
-                self.supervisors.ring(now, id, out);
-                self.see(now, id, out);
+            MachineTimer::Process(id) => {
+                self.supervisors.process_due(now, id, effects);
+                self.see(now, id, effects);
             }
             MachineTimer::StrangerEnds(id) => {
                 if self.supervisors.stranger_ends(now, id)
@@ -226,7 +226,7 @@ impl Machine {
                     agent.step(Input::ForeignGone(id), now);
                 }
             }
-            MachineTimer::Timer => {
+            MachineTimer::Agent => {
                 if let Some(agent) = &mut self.agent {
                     agent.step(Input::Timer, now);
                 }
@@ -237,65 +237,65 @@ impl Machine {
                 }
             }
         }
-        self.pump(now, book, out);
+        self.execute_outputs(now, scripts, effects);
     }
 
-    /// A device is gone: what ran on it fails.
+    /// Ends the processes on a failed device.
     pub(super) fn fail_on(
         &mut self,
         now: Time,
         ids: &[AttemptId],
-        book: &ScriptLookup<'_>,
-        out: &mut MachineEffects,
+        scripts: &ScriptLookup<'_>,
+        effects: &mut MachineEffects,
     ) {
         for &id in ids {
-            self.supervisors.end(now, id, EndReason::Exited(13), out);
-            self.see(now, id, out);
+            self.supervisors.end(now, id, EndReason::Exited(13), effects);
+            self.see(now, id, effects);
         }
-        self.pump(now, book, out);
+        self.execute_outputs(now, scripts, effects);
     }
 
-    /// The device at a place in the machine.
+    /// Device by index.
     pub(super) fn device(&mut self, index: usize) -> &mut DeviceInfo {
         &mut self.info.devices[index]
     }
 
-    /// Tells the agent how an attempt is.
-    fn see(&mut self, now: Time, id: AttemptId, out: &mut MachineEffects) {
+    /// Passes the observation of an attempt to the agent.
+    fn see(&mut self, now: Time, id: AttemptId, effects: &mut MachineEffects) {
         let Some(agent) = &mut self.agent else { return };
         agent.step(Input::Seen(id, self.supervisors.seen(id)), now);
-        out.news = true;
+        effects.news = true;
     }
 
-    /// Carries out all that the agent puts out.
-    fn pump(&mut self, now: Time, book: &ScriptLookup<'_>, out: &mut MachineEffects) {
+    /// Carries out the agent's outputs.
+    fn execute_outputs(&mut self, now: Time, scripts: &ScriptLookup<'_>, effects: &mut MachineEffects) {
         while let Some(output) = self.agent.as_mut().and_then(Agent::next_output) {
             match output {
-                Output::Launch(id) => self.launch(now, id, book, out),
-                Output::Freeze(id) => self.want(now, id, DesiredState::Freeze, Span::ZERO, out),
-                Output::Thaw(id) => self.want(now, id, DesiredState::Run, Span::ZERO, out),
+                Output::Launch(id) => self.launch(now, id, scripts, effects),
+                Output::Freeze(id) => self.want(now, id, DesiredState::Freeze, Span::ZERO, effects),
+                Output::Thaw(id) => self.want(now, id, DesiredState::Run, Span::ZERO, effects),
                 Output::Stop { attempt, grace, cause } => {
                     self.supervisors.note_cause(attempt, cause);
-                    self.want(now, attempt, DesiredState::Stop, grace, out);
+                    self.want(now, attempt, DesiredState::Stop, grace, effects);
                 }
-                // Nobody here says how far it is, and so is told to.
+                // Only tasks that report their progress are asked to yield, and none here does.
                 Output::Yield(_) => {}
                 Output::CallOff(id) => {
                     self.supervisors.call_off(id);
-                    self.see(now, id, out);
+                    self.see(now, id, effects);
                 }
                 Output::Discard { .. } => unreachable!("no record is damaged here"),
-                Output::Retire(id) => out.later.push((now + RETIRED_AFTER, MachineTimer::Retire(id))),
+                Output::Retire(id) => effects.timers.push((now + RETIRED_AFTER, MachineTimer::Retire(id))),
                 Output::StopForeign { stranger, grace } => {
-                    self.supervisors.stop_stranger(now, stranger, grace, out);
+                    self.supervisors.stop_stranger(now, stranger, grace, effects);
                 }
                 Output::RetireForeign(_) => {}
-                Output::SetTimer(at) => out.later.push((at, MachineTimer::Timer)),
+                Output::SetTimer(at) => effects.timers.push((at, MachineTimer::Agent)),
             }
         }
     }
 
-    fn launch(&mut self, now: Time, id: AttemptId, book: &ScriptLookup<'_>, out: &mut MachineEffects) {
+    fn launch(&mut self, now: Time, id: AttemptId, scripts: &ScriptLookup<'_>, effects: &mut MachineEffects) {
         let Some(assignment) = self.assigned.get(&id).filter(|a| a.work.is_some()) else { return };
         let usable = |uuid: &&String| {
             self.info.devices.iter().any(|d| d.uuid == **uuid && d.state == DeviceState::Usable)
@@ -304,17 +304,24 @@ impl Machine {
         match (in_use, &mut self.agent) {
             (Some(uuid), Some(agent)) => {
                 agent.step(Input::Refused(id, LaunchRefusal::DeviceInUse(uuid.clone())), now);
-                out.news = true;
+                effects.news = true;
             }
             _ => {
-                self.supervisors.launch(now, id, book(assignment), out);
-                self.see(now, id, out);
+                self.supervisors.launch(now, id, scripts(assignment), effects);
+                self.see(now, id, effects);
             }
         }
     }
 
-    fn want(&mut self, now: Time, id: AttemptId, want: DesiredState, grace: Span, out: &mut MachineEffects) {
-        self.supervisors.want(now, id, want, grace, out);
-        self.see(now, id, out);
+    fn want(
+        &mut self,
+        now: Time,
+        id: AttemptId,
+        want: DesiredState,
+        grace: Span,
+        effects: &mut MachineEffects,
+    ) {
+        self.supervisors.want(now, id, want, grace, effects);
+        self.see(now, id, effects);
     }
 }

@@ -1,11 +1,11 @@
-//! The fault simulator: the engine's own [`turn`](warpyard_core::engine::Engine::turn) and the worker's own
-//! [`Agent`](warpyard_core::agent::Agent) among lost, doubled and late messages, dying servers, agents and
-//! machines, torn writes, vanishing devices and jumping clocks. Only the store, the transport, devices and the clock are
-//! replaced. After every step all rules are checked; once the faults stop, everything must finish. One seed is one run,
-//! always the same.
+//! Fault simulator: the engine's own [`turn`](warpyard_core::engine::Engine::turn) and the worker's own
+//! [`Agent`](warpyard_core::agent::Agent) under lost, duplicated and delayed messages, crashes of servers, agents and
+//! machines, torn writes, failing devices and clock jumps. Only the store, the transport, the devices and the clock are
+//! simulated. Safety: every invariant is checked after each step. Liveness: once the faults stop, everything must finish.
+//! A run is a function of its seed.
 //!
-//! `world` takes the steps; `machine` with its `supervisors`, `disk` and `users` are what it is made of; `ledger`, `acknowledged` and `invariants`
-//! are the rules.
+//! `world` runs the simulation over `machine` with its `supervisors`, `server`, `disk` and `users`; `fault` and
+//! `world::fault_injection` inject the faults; `invariants`, `ledger` and `acknowledged` check the rules.
 
 mod acknowledged;
 mod bugs;
@@ -31,18 +31,18 @@ use serde::Serialize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::World;
 
-/// What happened in runs that held.
+/// Counters of runs without a violation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RunStats {
-    /// Steps taken, after each of which all rules were checked.
+    /// Steps, after each of which all rules were checked.
     pub steps: u64,
-    /// Events kept.
+    /// Committed events.
     pub events: u64,
-    /// Jobs that were accepted.
+    /// Accepted jobs.
     pub jobs: u64,
-    /// How often the server died and recovered.
+    /// Server restarts.
     pub restarts: u64,
-    /// Other faults: agents and machines that died, cuts, devices, clocks.
+    /// Other injected faults: crashes of agents and machines, network cuts, devices, clocks.
     #[serde(rename = "troubles")]
     pub faults: u64,
 }
@@ -57,45 +57,45 @@ impl std::ops::AddAssign for RunStats {
     }
 }
 
-/// A run in which a rule was broken.
+/// Run in which a rule was violated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    /// What the run was made from.
+    /// Seed of the run.
     pub seed: u64,
-    /// After which step.
+    /// Step after which the rule was violated.
     pub step: u64,
-    /// The rule.
+    /// Name of the rule.
     pub rule: String,
-    /// What was seen instead.
+    /// What was observed instead.
     pub what: String,
-    /// The last things that happened.
+    /// Last lines of the run log.
     #[serde(rename = "story")]
     pub run_log: Vec<String>,
 }
 
-/// A rule that does not hold.
+/// Violation of a rule.
 #[derive(Debug)]
 struct Violation {
     rule: &'static str,
     what: String,
 }
 
-/// One run. Gives what was broken, with the story that led there.
+/// Performs one run; a violation is returned with the run log that led to it.
 pub fn run(seed: u64, level: Level) -> Result<RunStats, Box<Failure>> {
-    run_flawed(seed, level, InjectedBug::default())
+    run_with_bug(seed, level, InjectedBug::default())
 }
 
-/// One run of a program with a mistake in it.
+/// Performs one run with an injected bug.
 #[cfg(feature = "bugs")]
 pub fn run_with(seed: u64, level: Level, bug: Bug) -> Result<RunStats, Box<Failure>> {
-    run_flawed(seed, level, InjectedBug { bug: Some(bug) })
+    run_with_bug(seed, level, InjectedBug { bug: Some(bug) })
 }
 
-fn run_flawed(seed: u64, level: Level, bug: InjectedBug) -> Result<RunStats, Box<Failure>> {
+fn run_with_bug(seed: u64, level: Level, bug: InjectedBug) -> Result<RunStats, Box<Failure>> {
     attempt(seed, level, bug, RunLog::default()).map_err(|silent| {
-        // The same again, told: lines are costly, and few runs fail.
-        let told = attempt(seed, level, bug, RunLog::told());
-        Box::new(told.err().unwrap_or(silent))
+        // Formatting log lines is costly and few runs fail: the failing run is repeated, now with its log.
+        let logged = attempt(seed, level, bug, RunLog::enabled());
+        Box::new(logged.err().unwrap_or(silent))
     })
 }
 
@@ -104,14 +104,14 @@ fn attempt(seed: u64, level: Level, bug: InjectedBug, run_log: RunLog) -> Result
     let violation = match catch_unwind(AssertUnwindSafe(|| world.run())) {
         Ok(Ok(held)) => return Ok(held),
         Ok(Err(violation)) => violation,
-        Err(panic) => Violation { rule: "nothing asserted is false", what: said(&*panic) },
+        Err(panic) => Violation { rule: "no assertion fails", what: panic_message(&*panic) },
     };
     let (rule, what) = (violation.rule.to_owned(), violation.what);
     Err(Failure { seed, step: world.step(), rule, what, run_log: world.run_log().lines() })
 }
 
-/// What a panic said.
-fn said(panic: &(dyn std::any::Any + Send)) -> String {
+/// Message of a panic.
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
 }

@@ -1,29 +1,29 @@
-//! What happened, told in lines a person can follow. Lines are only made when someone wants them: a run that fails is
-//! run again to be told.
+//! Run log: the last events of a run as readable lines. Lines are formatted only if the log is enabled; a failing run is
+//! repeated with it.
 
 use std::collections::VecDeque;
 use warpyard_core::event::{Disposition, End, EndReason, RequestedBy, StopReason};
 use warpyard_core::{Event, EventKind, Time};
 
-/// How many of the last lines are kept.
-const KEPT: usize = 60;
+/// Number of lines kept.
+const MAX_LINES: usize = 60;
 
-/// The last lines of a run.
+/// Last lines of a run.
 #[derive(Default)]
 pub(super) struct RunLog {
-    told: bool,
+    enabled: bool,
     lines: VecDeque<String>,
 }
 
 impl RunLog {
-    /// One that keeps lines.
-    pub(super) fn told() -> RunLog {
-        RunLog { told: true, lines: VecDeque::new() }
+    /// Log that keeps lines.
+    pub(super) fn enabled() -> RunLog {
+        RunLog { enabled: true, lines: VecDeque::new() }
     }
 
     pub(super) fn line(&mut self, step: u64, at: Time, what: impl FnOnce() -> String) {
-        if self.told {
-            if self.lines.len() == KEPT {
+        if self.enabled {
+            if self.lines.len() == MAX_LINES {
                 self.lines.pop_front();
             }
             self.lines.push_back(format!("step {step:>5}  {:>9.3}s  {}", at.secs(), what()));
@@ -35,13 +35,13 @@ impl RunLog {
     }
 }
 
-/// An event in a few words.
-pub(super) fn words(event: &Event) -> String {
+/// Describes an event in a few words.
+pub(super) fn describe(event: &Event) -> String {
     match &event.what {
         EventKind::WorkerJoined { worker, info } => format!("{worker} joined ({})", info.name),
-        EventKind::WorkerLost { worker } => format!("{worker} given up"),
+        EventKind::WorkerLost { worker } => format!("{worker} lost"),
         EventKind::WorkerDrained { worker, drained } => {
-            format!("{worker} {}", if *drained { "drained" } else { "takes tasks again" })
+            format!("{worker} {}", if *drained { "drained" } else { "undrained" })
         }
         EventKind::DeviceChanged { device, state } => format!("device {device} is {state:?}"),
         EventKind::EnvKept { env, .. } => format!("environment {} kept", env.0),
@@ -52,7 +52,7 @@ pub(super) fn words(event: &Event) -> String {
             format!("{} of {}.{} cancelled", tasks.len(), node.job, node.node)
         }
         EventKind::Retried { job, failed_only } => {
-            format!("job {job} tried again{}", if *failed_only { ", what failed" } else { "" })
+            format!("job {job} retried{}", if *failed_only { ", failed tasks only" } else { "" })
         }
         EventKind::JobForgotten { job } => format!("job {job} forgotten"),
         EventKind::Placed { attempt, placement } => {
@@ -67,14 +67,14 @@ pub(super) fn words(event: &Event) -> String {
             format!("{attempt} to pause for the policy")
         }
         EventKind::PauseAsked { attempt, by: RequestedBy::User, .. } => format!("{attempt} to pause"),
-        EventKind::Paused { attempt } => format!("{attempt} stands still"),
-        EventKind::ResumeAsked { attempt } => format!("{attempt} to go on"),
-        EventKind::Resumed { attempt } => format!("{attempt} goes on"),
-        EventKind::StopAsked { attempt, why: StopReason::Killed } => format!("{attempt} to end at once"),
+        EventKind::Paused { attempt } => format!("{attempt} paused"),
+        EventKind::ResumeAsked { attempt } => format!("{attempt} to resume"),
+        EventKind::Resumed { attempt } => format!("{attempt} resumed"),
+        EventKind::StopAsked { attempt, why: StopReason::Killed } => format!("{attempt} to be killed"),
         EventKind::StopAsked { attempt, why: StopReason::Cancelled | StopReason::Idle(_) } => {
             format!("{attempt} to end")
         }
-        EventKind::StopAsked { attempt, why: StopReason::Requeued } => format!("{attempt} to give way"),
+        EventKind::StopAsked { attempt, why: StopReason::Requeued } => format!("{attempt} to be requeued"),
         EventKind::Ended { attempt, end, then } => {
             let then = match then {
                 Disposition::Done(outcome) => outcome.word().to_owned(),
@@ -84,7 +84,7 @@ pub(super) fn words(event: &Event) -> String {
             };
             format!("{attempt} ended: {}, so {then}", how(end))
         }
-        // Kinds of events only ever grow; one that nobody found words for is shown as it is.
+        // New kinds of events are shown by their debug format.
         other => format!("{other:?}"),
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn how(end: &End) -> String {
     match &end.how {
         EndReason::Exited(code) => format!("exit {code}"),
         EndReason::Signalled(signal) => format!("signal {signal}"),
-        EndReason::TimedOut => "out of time".into(),
+        EndReason::TimedOut => "timed out".into(),
         EndReason::Crowded(_) => "too many processes".into(),
         EndReason::OutOfMemory(_) => "out of memory".into(),
         EndReason::Idle(_) => "idle".into(),

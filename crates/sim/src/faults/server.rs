@@ -1,5 +1,4 @@
-//! The server of a run: the engine, what was asked of it and not answered yet, and its clock. A new one is made from the
-//! disk whenever one died.
+//! Simulated server: the engine, its unanswered requests and its clock. After a crash a new one is made from the disk.
 
 use super::Violation;
 use super::disk::{Disk, StoreFailure};
@@ -8,38 +7,39 @@ use warpyard_core::engine::{Engine, TurnOutcome};
 use warpyard_core::protocol::{Report, ReportId};
 use warpyard_core::{Cluster, Command, Epoch, JobId, PolicyDef, Time, WorkerId};
 
+/// Server process.
 pub(super) struct Server {
     pub(super) engine: Engine,
-    /// Counts servers; what an earlier one was to do is void.
+    /// Number of this server process; timers of earlier ones are void.
     pub(super) number: u32,
     inbox: Vec<Request>,
-    /// The last moment it saw: its clock does not go back while it lives.
+    /// Latest time it saw: its clock never goes back within a process.
     last: Time,
-    /// Counts turns, so that only the latest deadline counts.
+    /// Number of turns; a deadline timer set in an earlier turn is void.
     pub(super) turns: u64,
-    /// Whether a turn is to come for what is in the inbox.
-    pub(super) stirred: bool,
-    /// Where the agent of each worker is that sent the latest report.
-    pub(super) mail: BTreeMap<WorkerId, Address>,
-    /// Ended jobs in memory, the first ended first.
+    /// Whether a turn is scheduled for the requests in the inbox.
+    pub(super) turn_scheduled: bool,
+    /// Address of the agent that sent each worker's latest report.
+    pub(super) addresses: BTreeMap<WorkerId, Address>,
+    /// Finished jobs in memory, oldest first.
     ended: VecDeque<JobId>,
 }
 
-/// An agent.
+/// Address of an agent process.
 #[derive(Clone, Copy)]
 pub(super) struct Address {
     pub(super) machine: usize,
     pub(super) session: u32,
 }
 
-/// Something asked of the server.
+/// Request to the server.
 #[derive(Clone)]
 pub(super) enum Request {
-    ByPeople(Command),
-    ByWorker(WorkerReport),
+    User(Command),
+    Worker(WorkerReport),
 }
 
-/// A report, and who sent it.
+/// Report and its sender.
 #[derive(Clone)]
 pub(super) struct WorkerReport {
     pub(super) from: Address,
@@ -48,11 +48,11 @@ pub(super) struct WorkerReport {
     pub(super) report: Box<Report>,
 }
 
-/// A turn that was kept.
+/// Turn whose events are committed.
 pub(super) struct CommittedTurn {
     pub(super) commands: Vec<Command>,
     pub(super) turned: TurnOutcome,
-    /// Workers that spoke.
+    /// Agents whose reports were received.
     pub(super) heard: Vec<Address>,
 }
 
@@ -74,8 +74,8 @@ impl Server {
             inbox: Vec::new(),
             last: now,
             turns: 0,
-            stirred: false,
-            mail: BTreeMap::new(),
+            turn_scheduled: false,
+            addresses: BTreeMap::new(),
             ended,
         }
     }
@@ -84,13 +84,13 @@ impl Server {
         self.inbox.push(asked);
     }
 
-    /// The clock, which stands still rather than go back.
+    /// Monotonic clock: it stops rather than go back.
     pub(super) fn clock(&mut self, system: Time) -> Time {
         self.last = self.last.max(system);
         self.last
     }
 
-    /// One turn with all that is in the inbox. On failure gives the commands that may or may not have been carried out.
+    /// Takes one turn with all requests. On failure returns the commands that may or may not have been executed.
     pub(super) fn turn(
         &mut self,
         system: Time,
@@ -99,12 +99,12 @@ impl Server {
     ) -> Result<CommittedTurn, (StoreFailure, Vec<Command>)> {
         let now = self.clock(system);
         self.turns += 1;
-        self.stirred = false;
+        self.turn_scheduled = false;
         let (mut commands, mut heard): (Vec<Command>, Vec<(Address, String, ReportId)>) = Default::default();
         for asked in std::mem::take(&mut self.inbox) {
             match asked {
-                Request::ByPeople(command) => commands.push(command),
-                Request::ByWorker(WorkerReport { from, name, report }) => {
+                Request::User(command) => commands.push(command),
+                Request::Worker(WorkerReport { from, name, report }) => {
                     let id = report.id;
                     match (self.engine.cluster().worker_named(&name), &report.info) {
                         (Some(worker), _) => commands.push(Command::Receive { worker, report }),
@@ -122,7 +122,7 @@ impl Server {
                 self.ended
                     .retain(|job| self.engine.cluster().job(*job).is_some_and(|j| j.finished.is_some()));
                 self.ended.extend(turned.finished.iter().copied());
-                let heard = heard.into_iter().filter(|(from, name, id)| self.hear_from(*from, name, *id));
+                let heard = heard.into_iter().filter(|(from, name, id)| self.note_address(*from, name, *id));
                 let heard = heard.map(|(from, ..)| from).collect();
                 Ok(CommittedTurn { commands, turned, heard })
             }
@@ -130,20 +130,20 @@ impl Server {
         }
     }
 
-    /// Notes where the agent is that sent a report, if the engine took it in; says whether it is to be answered.
-    fn hear_from(&mut self, from: Address, name: &str, id: ReportId) -> bool {
+    /// Notes the address of an agent whose report the engine accepted; returns whether it is to be answered.
+    fn note_address(&mut self, from: Address, name: &str, id: ReportId) -> bool {
         let Some(worker) = self.engine.cluster().worker_named(name) else { return false };
         match self.engine.inbox().latest(worker) {
             None => true,
             Some(latest) if latest == id => {
-                self.mail.insert(worker, from);
+                self.addresses.insert(worker, from);
                 true
             }
             Some(_) => false,
         }
     }
 
-    /// A plan that was made and carried out in one turn is not stale.
+    /// Rule: a plan made and carried out in one turn is not stale.
     pub(super) fn a_plan_fits(turned: &TurnOutcome) -> Result<(), Violation> {
         match turned.stale.first() {
             Some(stale) => {

@@ -1,6 +1,5 @@
-//! The simulated executor of a machine: supervisors with their processes and records. It does what it is asked to and says
-//! what it sees; what to ask for is decided by the worker's agent. Records and processes outlive the agent, but not the
-//! machine.
+//! Simulated executor of a machine: supervisors with their processes and records. It does as the worker's agent tells it and
+//! reports what it observes. Records and processes survive a crash of the agent, but not of the machine.
 
 use super::machine::{MachineEffects, MachineTimer};
 use super::users::AttemptScript;
@@ -11,87 +10,89 @@ use warpyard_core::event::{End, EndReason, Usage};
 use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Span, Time};
 
+/// All supervisors of a machine.
 #[derive(Default)]
 pub(super) struct Supervisors {
     supervised: BTreeMap<AttemptId, Supervised>,
-    /// Attempts of another log, by name and when each ends.
+    /// Attempts of another log.
     strangers: BTreeMap<ForeignRecordId, Stranger>,
     next_stranger: u32,
 }
 
-/// An attempt as its supervisor has it.
+/// Supervised attempt.
 #[derive(Default)]
 struct Supervised {
     want: Option<DesiredState>,
-    /// Whether that is because the lease expired.
+    /// Whether it is to stop because the lease expired.
     expired: bool,
-    stage: SupervisedState,
+    state: SupervisedState,
 }
 
+/// State of a supervised attempt.
 #[derive(Default)]
 enum SupervisedState {
-    /// There are files, but nothing to begin.
+    /// There is a record, but no launch.
     #[default]
     NotStarted,
-    /// A launch is on its way, or was lost.
-    Planned(AttemptScript),
-    Alive(Process),
-    Over(End),
+    /// A launch is in flight, or was lost.
+    Launching(AttemptScript),
+    Running(Process),
+    Ended(End),
 }
 
-/// An attempt that another log, which used the machine before, left running.
+/// Attempt of another log that used the machine before and left it running.
 struct Stranger {
     name: AttemptId,
-    /// When it ends by itself, or once it was asked to.
+    /// When it ends, on its own or by a stop request.
     ends: Time,
-    asked: bool,
+    stop_requested: bool,
 }
 
 struct Process {
-    brief: AttemptScript,
-    /// Running time until it ends by itself, counted from `since`.
+    script: AttemptScript,
+    /// Running time until it ends on its own, counted from `since`.
     left: Span,
     ran: Span,
     since: Time,
     frozen: bool,
-    /// When something happens to it by itself; other alarms are void.
-    alarm: Option<Time>,
-    /// Whether it was asked to end.
-    asked: bool,
+    /// When it ends next; timers of other moments are obsolete.
+    ends: Option<Time>,
+    /// Whether it was requested to stop.
+    stop_requested: bool,
 }
 
 impl Supervisors {
-    /// The attempts whose processes are there, frozen or not.
+    /// Attempts with a process, frozen or not.
     pub(super) fn processes(&self) -> impl Iterator<Item = AttemptId> + '_ {
-        let alive = self.supervised.iter().filter(|(_, s)| matches!(s.stage, SupervisedState::Alive(_)));
+        let alive = self.supervised.iter().filter(|(_, s)| matches!(s.state, SupervisedState::Running(_)));
         alive.map(|(&id, _)| id)
     }
 
-    /// The attempts whose processes are there, and what happens to each when the worker is lost.
+    /// Attempts with a process, and what happens to each if the worker is lost.
     pub(super) fn on_loss(&self) -> impl Iterator<Item = (AttemptId, OnLost)> + '_ {
-        self.supervised.iter().filter_map(|(&id, supervised)| match &supervised.stage {
-            SupervisedState::Alive(process) => Some((id, process.brief.on_lost)),
+        self.supervised.iter().filter_map(|(&id, supervised)| match &supervised.state {
+            SupervisedState::Running(process) => Some((id, process.script.on_lost)),
             _ => None,
         })
     }
 
-    /// Whether processes of another log's attempts are there.
+    /// Whether attempts of another log have processes here.
     pub(super) fn has_strangers(&self) -> bool {
         !self.strangers.is_empty()
     }
 
-    /// Whether a launch is on its way, or was lost.
+    /// Whether a launch is in flight, or was lost.
     pub(super) fn has_launches(&self) -> bool {
-        self.supervised.values().any(|s| matches!(s.stage, SupervisedState::Planned(_)))
+        self.supervised.values().any(|s| matches!(s.state, SupervisedState::Launching(_)))
     }
 
-    /// Everything an agent finds when it starts.
+    /// Records that an agent finds when it starts.
     pub(super) fn records(&self) -> Vec<FoundRecord> {
         let ours = self.supervised.iter().map(|(&attempt, supervised)| {
-            let on_lost = match &supervised.stage {
-                SupervisedState::Planned(AttemptScript { on_lost, .. }) => *on_lost,
-                SupervisedState::Alive(process) => process.brief.on_lost,
-                SupervisedState::NotStarted | SupervisedState::Over(_) => OnLost::default(),
+            let on_lost = match &supervised.state {
+                SupervisedState::Launching(AttemptScript { on_lost, .. }) => *on_lost,
+                SupervisedState::Running(process) => process.script.on_lost,
+                SupervisedState::NotStarted | SupervisedState::Ended(_) => OnLost::default(),
             };
             FoundRecord { attempt, owner: RecordOwner::ThisLog, on_lost, seen: supervised.seen() }
         });
@@ -102,17 +103,17 @@ impl Supervisors {
         ours.chain(theirs).collect()
     }
 
-    /// How an attempt is.
+    /// Observation of an attempt.
     pub(super) fn seen(&self, id: AttemptId) -> Observation {
         self.supervised.get(&id).map_or(Observation::NotStarted, Supervised::seen)
     }
 
-    /// Another log left an attempt of this name.
-    pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, out: &mut MachineEffects) {
+    /// Adds an attempt of another log with this id.
+    pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, effects: &mut MachineEffects) {
         let id = ForeignRecordId(self.next_stranger);
         self.next_stranger += 1;
-        self.strangers.insert(id, Stranger { name, ends, asked: false });
-        out.later.push((ends, MachineTimer::StrangerEnds(id)));
+        self.strangers.insert(id, Stranger { name, ends, stop_requested: false });
+        effects.timers.push((ends, MachineTimer::StrangerEnds(id)));
     }
 
     pub(super) fn stop_stranger(
@@ -120,16 +121,16 @@ impl Supervisors {
         now: Time,
         id: ForeignRecordId,
         grace: Span,
-        out: &mut MachineEffects,
+        effects: &mut MachineEffects,
     ) {
-        if let Some(stranger) = self.strangers.get_mut(&id).filter(|stranger| !stranger.asked) {
-            stranger.asked = true;
+        if let Some(stranger) = self.strangers.get_mut(&id).filter(|stranger| !stranger.stop_requested) {
+            stranger.stop_requested = true;
             stranger.ends = stranger.ends.min(now + grace);
-            out.later.push((stranger.ends, MachineTimer::StrangerEnds(id)));
+            effects.timers.push((stranger.ends, MachineTimer::StrangerEnds(id)));
         }
     }
 
-    /// Whether a stranger has ended by now.
+    /// Whether an attempt of another log has ended by now.
     pub(super) fn stranger_ends(&mut self, now: Time, id: ForeignRecordId) -> bool {
         let ends = self.strangers.get(&id).is_some_and(|stranger| stranger.ends <= now);
         if ends {
@@ -142,103 +143,103 @@ impl Supervisors {
         &mut self,
         now: Time,
         id: AttemptId,
-        brief: AttemptScript,
-        out: &mut MachineEffects,
+        script: AttemptScript,
+        effects: &mut MachineEffects,
     ) {
         let supervised = self.supervised.entry(id).or_default();
-        // What began once does not begin again, however often it is launched.
-        if matches!(supervised.stage, SupervisedState::NotStarted | SupervisedState::Planned(_)) {
-            if let Some(delay) = brief.begins_after {
-                out.later.push((now + delay, MachineTimer::Begin(id)));
+        // Launching is idempotent: an attempt that has started does not start again.
+        if matches!(supervised.state, SupervisedState::NotStarted | SupervisedState::Launching(_)) {
+            if let Some(delay) = script.start_delay {
+                effects.timers.push((now + delay, MachineTimer::Start(id)));
             }
-            supervised.stage = SupervisedState::Planned(brief);
-            // An earlier agent may have called it off and died before the server heard of that.
+            supervised.state = SupervisedState::Launching(script);
+            // An earlier agent may have called it off and crashed before the server heard of it.
             supervised.want = supervised.want.filter(|want| *want != DesiredState::Stop);
             supervised.expired = false;
         }
     }
 
-    /// Notes why an attempt is to end, for its record to tell.
+    /// Notes why an attempt is to stop, for its record.
     pub(super) fn note_cause(&mut self, id: AttemptId, cause: StopCause) {
         self.supervised.entry(id).or_default().expired |= cause == StopCause::LeaseExpired;
     }
 
-    /// Says what is wanted of an attempt.
+    /// Sets the desired state of an attempt.
     pub(super) fn want(
         &mut self,
         now: Time,
         id: AttemptId,
         want: DesiredState,
         grace: Span,
-        out: &mut MachineEffects,
+        effects: &mut MachineEffects,
     ) {
         let supervised = self.supervised.entry(id).or_default();
         supervised.want = Some(want);
-        if let SupervisedState::Alive(process) = &mut supervised.stage {
-            process.heed(now, want, grace);
-            if let Some(at) = process.alarm {
-                out.later.push((at, MachineTimer::Ring(id)));
+        if let SupervisedState::Running(process) = &mut supervised.state {
+            process.apply(now, want, grace);
+            if let Some(at) = process.ends {
+                effects.timers.push((at, MachineTimer::Process(id)));
             }
         }
     }
 
-    /// Has an attempt never begin, unless it has.
+    /// Cancels a launch, unless the attempt has started.
     pub(super) fn call_off(&mut self, id: AttemptId) {
         let supervised = self.supervised.entry(id).or_default();
-        if matches!(supervised.stage, SupervisedState::NotStarted | SupervisedState::Planned(_)) {
+        if matches!(supervised.state, SupervisedState::NotStarted | SupervisedState::Launching(_)) {
             supervised.want = Some(DesiredState::Stop);
         }
     }
 
-    /// A supervisor has its launch.
-    pub(super) fn begin(&mut self, now: Time, id: AttemptId, out: &mut MachineEffects) {
+    /// Starts the process of a launched attempt.
+    pub(super) fn start(&mut self, now: Time, id: AttemptId, effects: &mut MachineEffects) {
         let supervised = self.supervised.entry(id).or_default();
-        let SupervisedState::Planned(brief) = &supervised.stage else { return };
+        let SupervisedState::Launching(script) = &supervised.state else { return };
         if supervised.want == Some(DesiredState::Stop) {
             let how = supervised.cause().how();
-            supervised.stage = SupervisedState::Over(End { how: how.clone(), usage: Usage::default() });
-            out.ended.push((id, how));
+            supervised.state = SupervisedState::Ended(End { how: how.clone(), usage: Usage::default() });
+            effects.ended.push((id, how));
             return;
         }
-        let mut process = Process::new(brief.clone(), now);
+        let mut process = Process::new(script.clone(), now);
         if supervised.want == Some(DesiredState::Freeze) {
-            process.heed(now, DesiredState::Freeze, Span::ZERO);
+            process.apply(now, DesiredState::Freeze, Span::ZERO);
         }
-        if let Some(at) = process.alarm {
-            out.later.push((at, MachineTimer::Ring(id)));
+        if let Some(at) = process.ends {
+            effects.timers.push((at, MachineTimer::Process(id)));
         }
-        supervised.stage = SupervisedState::Alive(process);
-        out.began.push(id);
+        supervised.state = SupervisedState::Running(process);
+        effects.started.push(id);
     }
 
-    /// Something happens to a process by itself.
-    pub(super) fn ring(&mut self, now: Time, id: AttemptId, out: &mut MachineEffects) {
+    /// Ends a process, if this is its moment.
+    pub(super) fn process_due(&mut self, now: Time, id: AttemptId, effects: &mut MachineEffects) {
         let Some(supervised) = self.supervised.get(&id) else { return };
-        let SupervisedState::Alive(process) = &supervised.stage else { return };
-        if process.alarm == Some(now) {
-            let how = process.end_by_itself(now, supervised.cause());
-            self.end(now, id, how, out);
+        let SupervisedState::Running(process) = &supervised.state else { return };
+        if process.ends == Some(now) {
+            let how = process.end_reason(now, supervised.cause());
+            self.end(now, id, how, effects);
         }
     }
 
-    /// An attempt's process ends.
-    pub(super) fn end(&mut self, now: Time, id: AttemptId, how: EndReason, out: &mut MachineEffects) {
-        let supervised = self.supervised.get_mut(&id).expect("what ends is known");
-        let ran = match &mut supervised.stage {
-            SupervisedState::Alive(process) => {
-                process.stand(now);
+    /// Ends a process.
+    pub(super) fn end(&mut self, now: Time, id: AttemptId, how: EndReason, effects: &mut MachineEffects) {
+        let supervised = self.supervised.get_mut(&id).expect("an attempt that ends has a record");
+        let ran = match &mut supervised.state {
+            SupervisedState::Running(process) => {
+                process.accrue(now);
                 process.ran
             }
             _ => Span::ZERO,
         };
-        supervised.stage =
-            SupervisedState::Over(End { how: how.clone(), usage: Usage { ran, ..Usage::default() } });
-        out.ended.push((id, how));
+        supervised.state =
+            SupervisedState::Ended(End { how: how.clone(), usage: Usage { ran, ..Usage::default() } });
+        effects.ended.push((id, how));
     }
 
-    /// Removes the record of an attempt that is over.
+    /// Removes the record of an ended attempt.
     pub(super) fn retire(&mut self, id: AttemptId) {
-        if self.supervised.get(&id).is_some_and(|s| !matches!(s.stage, SupervisedState::Alive(_))) {
+        if self.supervised.get(&id).is_some_and(|s| !matches!(s.state, SupervisedState::Running(_))) {
             self.supervised.remove(&id);
         }
     }
@@ -250,39 +251,39 @@ impl Supervised {
     }
 
     fn seen(&self) -> Observation {
-        match &self.stage {
-            SupervisedState::NotStarted | SupervisedState::Planned(_) => Observation::NotStarted,
-            SupervisedState::Alive(process) if process.frozen => Observation::Frozen,
-            SupervisedState::Alive(_) => Observation::Running,
-            SupervisedState::Over(end) => Observation::Exited(end.clone()),
+        match &self.state {
+            SupervisedState::NotStarted | SupervisedState::Launching(_) => Observation::NotStarted,
+            SupervisedState::Running(process) if process.frozen => Observation::Frozen,
+            SupervisedState::Running(_) => Observation::Running,
+            SupervisedState::Ended(end) => Observation::Exited(end.clone()),
         }
     }
 }
 
 impl Process {
-    fn new(brief: AttemptScript, now: Time) -> Process {
+    fn new(script: AttemptScript, now: Time) -> Process {
         let mut process = Process {
-            left: brief.run.length,
-            brief,
+            left: script.run.length,
+            script,
             ran: Span::ZERO,
             since: now,
             frozen: false,
-            alarm: None,
-            asked: false,
+            ends: None,
+            stop_requested: false,
         };
-        process.set_alarm(now);
+        process.schedule_end(now);
         process
     }
 
     fn allowed(&self) -> Span {
-        self.brief.timeout.map_or(Span::UNKNOWN, |t| t - self.ran)
+        self.script.timeout.map_or(Span::UNKNOWN, |t| t - self.ran)
     }
 
-    fn set_alarm(&mut self, now: Time) {
-        self.alarm = Some(now + self.left.min(self.allowed()));
+    fn schedule_end(&mut self, now: Time) {
+        self.ends = Some(now + self.left.min(self.allowed()));
     }
 
-    fn stand(&mut self, now: Time) {
+    fn accrue(&mut self, now: Time) {
         if !self.frozen {
             let ran = now.since(self.since);
             self.ran += ran;
@@ -291,35 +292,35 @@ impl Process {
         self.since = now;
     }
 
-    fn heed(&mut self, now: Time, want: DesiredState, grace: Span) {
-        self.stand(now);
+    fn apply(&mut self, now: Time, want: DesiredState, grace: Span) {
+        self.accrue(now);
         match want {
-            // Asked again with less time left, it ends sooner.
-            DesiredState::Stop if self.asked && self.alarm <= Some(now + grace) => {}
+            // A second request with a shorter grace period ends it sooner.
+            DesiredState::Stop if self.stop_requested && self.ends <= Some(now + grace) => {}
             DesiredState::Stop => {
-                self.asked = true;
+                self.stop_requested = true;
                 let takes =
-                    if self.brief.run.ignores_stop { grace } else { self.brief.dies_after.min(grace) };
-                self.alarm = Some(now + takes);
+                    if self.script.run.ignores_stop { grace } else { self.script.stop_delay.min(grace) };
+                self.ends = Some(now + takes);
             }
-            DesiredState::Freeze if !self.asked => {
+            DesiredState::Freeze if !self.stop_requested => {
                 self.frozen = true;
-                self.alarm = None;
+                self.ends = None;
             }
-            DesiredState::Run if !self.asked => {
+            DesiredState::Run if !self.stop_requested => {
                 self.frozen = false;
-                self.set_alarm(now);
+                self.schedule_end(now);
             }
             DesiredState::Freeze | DesiredState::Run | DesiredState::Yield => {}
         }
     }
 
-    fn end_by_itself(&self, now: Time, cause: StopCause) -> EndReason {
+    fn end_reason(&self, now: Time, cause: StopCause) -> EndReason {
         let ran = if self.frozen { Span::ZERO } else { now.since(self.since) };
-        if self.asked {
+        if self.stop_requested {
             cause.how()
         } else if self.left - ran == Span::ZERO {
-            self.brief.run.how.clone()
+            self.script.run.how.clone()
         } else {
             EndReason::TimedOut
         }

@@ -1,4 +1,4 @@
-//! People: the jobs they submit, what really happens when those run, and what else they ask for.
+//! Simulated users: the jobs they submit, the run models of those, and their other requests.
 
 use crate::arrival::{AttemptRun, NodeRunModel, RunModel};
 use crate::random::Random;
@@ -17,67 +17,67 @@ use warpyard_core::{
 
 const GIB: u64 = 1 << 30;
 
-/// What people have asked for so far.
+/// Users and everything they have submitted.
 pub(super) struct Users {
     seed: u64,
     policies: &'static [PolicyDef],
-    /// Jobs by name: numbers are the server's, and one that it lost before it said it may be given again.
-    book: BTreeMap<String, (JobSpec, RunModel)>,
+    /// Jobs by name. Not by number: a number that a crashing server assigned and did not commit is assigned again.
+    jobs: BTreeMap<String, (JobSpec, RunModel)>,
 }
 
-/// What a supervisor must know of an attempt to run it, and what only fate knows.
+/// Script of an attempt: its parameters and its simulated course.
 #[derive(Clone, Debug)]
 pub(super) struct AttemptScript {
     pub(super) run: AttemptRun,
     pub(super) timeout: Option<Span>,
-    /// What happens when its worker is lost.
+    /// What happens if its worker is lost.
     pub(super) on_lost: OnLost,
-    /// From being launched until it runs; never, if the launch is lost.
-    pub(super) begins_after: Option<Span>,
-    /// How long it takes to end when asked.
-    pub(super) dies_after: Span,
+    /// From launch to start; `None` if the launch is lost.
+    pub(super) start_delay: Option<Span>,
+    /// From a stop request to its end.
+    pub(super) stop_delay: Span,
 }
 
 impl Users {
     pub(super) fn new(seed: u64, policies: &'static [PolicyDef]) -> Users {
-        Users { seed, policies, book: BTreeMap::new() }
+        Users { seed, policies, jobs: BTreeMap::new() }
     }
 
-    /// How many jobs were thought of.
-    pub(super) fn jobs(&self) -> usize {
-        self.book.len()
+    /// Number of jobs submitted, accepted or not.
+    pub(super) fn job_count(&self) -> usize {
+        self.jobs.len()
     }
 
-    /// What was asked for under a name.
+    /// Specification of a job by name.
     pub(super) fn spec(&self, name: &str) -> Option<&JobSpec> {
-        self.book.get(name).map(|(spec, _)| spec)
+        self.jobs.get(name).map(|(spec, _)| spec)
     }
 
-    /// What happens to an attempt.
-    pub(super) fn brief(&self, assignment: &Assignment, launch_lost: f64) -> AttemptScript {
+    /// Script of an attempt.
+    pub(super) fn script(&self, assignment: &Assignment, launch_lost: f64) -> AttemptScript {
         let id = assignment.attempt;
-        let work = assignment.work.as_ref().expect("what is launched says how");
-        let (spec, runs) = &self.book[&work.job_name];
+        let work = assignment.work.as_ref().expect("a launched assignment has a launch specification");
+        let (spec, runs) = &self.jobs[&work.job_name];
         let task = &spec.tasks[id.task.node as usize];
-        let mut random = Random::new(self.seed ^ scatter(id));
+        let mut random = Random::new(self.seed ^ hash(id));
         let at_most = if random.unit() < 0.2 { 3_000_000 } else { 50_000 };
-        let begins_after = Span(random.below(at_most));
+        let start_delay = Span(random.below(at_most));
         AttemptScript {
             run: runs.attempt_run(id.task, id.number, None),
             timeout: task.timeout,
             on_lost: task.on_lost,
-            begins_after: (random.unit() >= launch_lost).then_some(begins_after),
-            dies_after: Span(random.below(2_000_000)),
+            start_delay: (random.unit() >= launch_lost).then_some(start_delay),
+            stop_delay: Span(random.below(2_000_000)),
         }
     }
 
-    /// Something to ask for.
-    pub(super) fn ask(&mut self, random: &mut Random, cluster: &Cluster) -> Command {
+    /// Generates a request.
+    pub(super) fn next_request(&mut self, random: &mut Random, cluster: &Cluster) -> Command {
         let jobs: Vec<JobId> = cluster.jobs().iter().map(|j| j.id).collect();
         if jobs.is_empty() || random.unit() < 0.45 {
             return self.submit(random, cluster, &jobs);
         }
-        // Mostly about a recent one: old ones have ended.
+        // Mostly about a recent job: old ones have ended.
         let at_most = random.below(jobs.len() as u64) + 1;
         let back = random.below(at_most) as usize;
         let job = jobs[jobs.len() - 1 - back];
@@ -103,7 +103,7 @@ impl Users {
         }
     }
 
-    /// Any policy, sometimes with one of its words set.
+    /// Random policy, sometimes with a parameter set.
     pub(super) fn policy(&self, random: &mut Random) -> PolicyChoice {
         let def = &self.policies[random.below(self.policies.len() as u64) as usize];
         let mut choice = PolicyChoice { name: def.name.to_owned(), params: BTreeMap::new() };
@@ -119,7 +119,7 @@ impl Users {
     }
 
     fn submit(&mut self, random: &mut Random, cluster: &Cluster, jobs: &[JobId]) -> Command {
-        let name = format!("j{}", self.book.len() + 1);
+        let name = format!("j{}", self.jobs.len() + 1);
         let nodes = if random.unit() < 0.35 { 2 + random.below(4) } else { 1 } as u32;
         let (tasks, models) = (0..nodes).map(|n| node(random, cluster, n)).unzip();
         let on = [DependencyCondition::Ok, DependencyCondition::Fail, DependencyCondition::Any]
@@ -133,14 +133,14 @@ impl Users {
             tasks,
             ..JobSpec::default()
         };
-        self.book.insert(name, (spec.clone(), RunModel::PerNode(models)));
+        self.jobs.insert(name, (spec.clone(), RunModel::PerNode(models)));
         let user = random.below(3);
         let env = (user > 0).then(|| Arc::new(BTreeMap::from([("WHO".to_owned(), user.to_string())])));
         Command::Submit { user: format!("u{user}"), env, spec: spec.into() }
     }
 }
 
-/// A node that may wait for earlier ones.
+/// Random node that may depend on earlier ones.
 fn node(random: &mut Random, cluster: &Cluster, number: u32) -> (TaskSpec, NodeRunModel) {
     let mut after = Vec::new();
     for dep in 0..number {
@@ -205,7 +205,7 @@ fn needs(random: &mut Random, cluster: &Cluster) -> Needs {
 }
 
 fn target(random: &mut Random, cluster: &Cluster, job: JobId) -> TaskSelector {
-    let spec = &cluster.job(job).expect("one of those there are").spec;
+    let spec = &cluster.job(job).expect("the job is in the state").spec;
     let node = NodeId { job, node: random.below(spec.tasks.len() as u64) as u32 };
     let index = random.below(u64::from(spec.tasks[node.node as usize].len())) as u32;
     match random.below(4) {
@@ -216,8 +216,8 @@ fn target(random: &mut Random, cluster: &Cluster, job: JobId) -> TaskSelector {
     }
 }
 
-/// A number of its own for every attempt.
-fn scatter(id: AttemptId) -> u64 {
+/// Hash of an attempt.
+fn hash(id: AttemptId) -> u64 {
     let TaskId { job, node, index } = id.task;
     let mixed = (job.0 << 24) ^ (u64::from(node) << 16) ^ (u64::from(index) << 8) ^ u64::from(id.number);
     mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15)

@@ -1,4 +1,4 @@
-//! The steps of a run: what is due next happens, and all rules are checked.
+//! The simulated world of a run: takes one due event after another and checks all rules after each.
 
 mod fault_injection;
 mod serving;
@@ -22,15 +22,16 @@ use warpyard_core::protocol::{Assignment, Assignments};
 use warpyard_core::{Cluster, Command, Epoch, PolicyChoice, Span, TaskId, Time};
 use warpyard_policies::POLICIES;
 
-/// What the server's clock shows at the beginning, so that it can be set back.
+/// Initial time of the server's clock, large enough for it to jump back.
 const EPOCH: u64 = 1_700_000_000_000_000;
 
-/// How many steps a run may take before it is said never to end.
-const TOO_MANY: u64 = 300_000;
+/// Number of steps after which a run counts as livelocked.
+const MAX_STEPS: u64 = 300_000;
 
-/// How long after the faults have stopped everything must have finished.
-const PATIENCE: Span = Span(20_000_000_000);
+/// Time after the end of the faults by which everything must have finished.
+const LIVENESS_LIMIT: Span = Span(20_000_000_000);
 
+/// World of a run.
 pub(super) struct World {
     random: Random,
     rates: FaultRates,
@@ -38,55 +39,56 @@ pub(super) struct World {
     now: Time,
     step: u64,
     queue: BTreeMap<(Time, u64), WorldEvent>,
-    entered: u64,
+    scheduled: u64,
     /// When the faults stop.
-    storm_until: Time,
+    faults_until: Time,
+    /// Whether the faults have stopped.
     calm: bool,
     disk: Disk,
     first_policy: PolicyChoice,
     server: Option<Server>,
     servers: u32,
-    /// How far the server's clock is off.
-    clock_off: i64,
-    /// When it was last set ahead.
+    /// Offset of the server's clock, in microseconds.
+    clock_offset: i64,
+    /// When it last jumped forward.
     jumped: Time,
-    /// The state all events that were kept amount to.
+    /// Reference state: all committed events applied in order.
     committed: Cluster,
-    /// Whether the truth has changed in this step.
-    turned: bool,
+    /// Whether that state has changed in this step.
+    changed: bool,
     machines: Vec<Machine>,
     users: Users,
     ledger: Ledger,
     acknowledged: Acknowledged,
     ended_kept: usize,
-    held: RunStats,
+    stats: RunStats,
     run_log: RunLog,
 }
 
-/// Something due.
+/// Event of the world.
 enum WorldEvent {
     /// A message reaches the server.
     Request(Request),
-    /// The server takes a turn: for its inbox, or because its deadline came.
+    /// The server takes a turn, for its inbox or because of a deadline.
     Turn {
         server: u32,
         deadline_of: Option<u64>,
     },
     /// The server starts again.
     ServerStarts,
-    /// The server's word reaches an agent.
-    Told {
+    /// Assignments reach an agent.
+    Assignments {
         to: Address,
-        word: Assignments,
+        assignments: Assignments,
     },
-    /// Something due on a machine.
+    /// Timer of a machine.
     OnMachine {
         machine: usize,
         boot: u32,
         due: MachineTimer,
     },
-    /// An agent looks around and reports.
-    Look(usize),
+    /// An agent probes its devices and reports.
+    Probe(usize),
     AgentStarts(usize),
     MachineStarts(usize),
     Healed(usize),
@@ -95,14 +97,14 @@ enum WorldEvent {
         index: usize,
     },
     Fault,
-    /// Somebody asks for something.
-    Person,
-    /// A snapshot is taken beside the loop.
+    /// A user sends a request.
+    User,
+    /// A state snapshot is saved.
     Snapshot,
     /// The faults stop.
     Calm,
-    /// After the faults: people let go of what they hold.
-    Tidy,
+    /// After the faults: holds are released, infeasible jobs cancelled and workers undrained, so that everything can finish.
+    Release,
 }
 
 impl World {
@@ -111,8 +113,8 @@ impl World {
         let users = Users::new(seed, POLICIES);
         let first_policy = users.policy(&mut random);
         let mut disk = Disk::default();
-        bug.infect_disk(&mut disk);
-        let empty = || bug.infect(Cluster::new(first_policy.clone()));
+        bug.inject_disk(&mut disk);
+        let empty = || bug.inject(Cluster::new(first_policy.clone()));
         let machines: Vec<_> =
             (0..1 + random.below(4)).map(|i| Machine::new(worker(&mut random, i), bug)).collect();
         let mut world = World {
@@ -121,33 +123,33 @@ impl World {
             now: Time(0),
             step: 0,
             queue: BTreeMap::new(),
-            entered: 0,
-            storm_until: Time::from_secs(10f64.powf(1.0 + random.unit() * 1.5)),
+            scheduled: 0,
+            faults_until: Time::from_secs(10f64.powf(1.0 + random.unit() * 1.5)),
             calm: false,
             disk,
             server: Some(Server::new(empty(), POLICIES, Epoch::default(), 0, Time(EPOCH))),
             servers: 0,
-            clock_off: 0,
+            clock_offset: 0,
             jumped: Time(0),
             committed: empty(),
-            turned: false,
+            changed: false,
             machines,
             users,
             ledger: Ledger::default(),
             acknowledged: Acknowledged::default(),
             ended_kept: random.below(12) as usize,
-            held: RunStats::default(),
+            stats: RunStats::default(),
             run_log,
             first_policy,
             random,
         };
         for machine in 0..world.machines.len() {
-            world.enter(Span(1000 * machine as u64), WorldEvent::Look(machine));
+            world.schedule(Span(1000 * machine as u64), WorldEvent::Probe(machine));
         }
-        world.enter(Span::from_secs(0.5), WorldEvent::Person);
-        world.enter(Span::from_secs(1.0), WorldEvent::Fault);
-        world.enter(Span::from_secs(2.0), WorldEvent::Snapshot);
-        world.enter(world.storm_until.since(Time(0)), WorldEvent::Calm);
+        world.schedule(Span::from_secs(0.5), WorldEvent::User);
+        world.schedule(Span::from_secs(1.0), WorldEvent::Fault);
+        world.schedule(Span::from_secs(2.0), WorldEvent::Snapshot);
+        world.schedule(world.faults_until.since(Time(0)), WorldEvent::Calm);
         world
     }
 
@@ -159,26 +161,26 @@ impl World {
         &self.run_log
     }
 
-    /// Takes steps until everything has finished.
+    /// Runs until everything has finished.
     pub(super) fn run(&mut self) -> Result<RunStats, Violation> {
-        while let Some(((at, _), happening)) = self.queue.pop_first() {
-            (self.now, self.step, self.turned) = (at, self.step + 1, false);
-            self.happen(happening)?;
+        while let Some(((at, _), event)) = self.queue.pop_first() {
+            (self.now, self.step, self.changed) = (at, self.step + 1, false);
+            self.handle(event)?;
             self.check()?;
             if self.calm && self.has_finished() {
-                self.held.steps = self.step;
-                self.held.events = self.ledger.events;
-                return Ok(self.held);
+                self.stats.steps = self.step;
+                self.stats.events = self.ledger.events;
+                return Ok(self.stats);
             }
-            if self.calm && self.now > self.storm_until + PATIENCE || self.step > TOO_MANY {
+            if self.calm && self.now > self.faults_until + LIVENESS_LIMIT || self.step > MAX_STEPS {
                 break;
             }
         }
-        violation("once faults stop, everything finishes", || self.what_waits())
+        violation("once faults stop, everything finishes", || self.describe_unfinished())
     }
 
-    /// What has not finished, and why.
-    fn what_waits(&self) -> String {
+    /// Description of everything unfinished, with wait reasons.
+    fn describe_unfinished(&self) -> String {
         let mut waits = vec![format!("policy {}, {} s", self.committed.policy(), self.now.secs())];
         for (m, machine) in self.machines.iter().enumerate().filter(|(_, m)| !m.is_idle()) {
             let processes: Vec<_> = machine.processes().map(|id| id.to_string()).collect();
@@ -204,13 +206,13 @@ impl World {
     }
 
     fn check(&mut self) -> Result<(), Violation> {
-        if self.turned {
+        if self.changed {
             invariants::of_the_state(&self.committed)?;
             self.ledger.done_stays_done(&self.committed)?;
             self.ledger.what_started_has_begun()?;
-            self.acknowledged.hold(&self.committed, &self.users)?;
+            self.acknowledged.check(&self.committed, &self.users)?;
             if let Some(server) = &mut self.server {
-                let now = server.clock(Time((EPOCH + self.now.0).saturating_add_signed(self.clock_off)));
+                let now = server.clock(Time((EPOCH + self.now.0).saturating_add_signed(self.clock_offset)));
                 let cluster = server.engine.cluster();
                 invariants::same("the store amounts to the state", cluster, &self.committed)?;
                 if self.step.is_multiple_of(8) {
@@ -221,68 +223,68 @@ impl World {
         invariants::of_the_machines(&self.machines, &self.ledger, &self.committed, self.now)
     }
 
-    fn happen(&mut self, happening: WorldEvent) -> Result<(), Violation> {
-        match happening {
+    fn handle(&mut self, event: WorldEvent) -> Result<(), Violation> {
+        match event {
             WorldEvent::Request(asked) => self.hear(asked),
             WorldEvent::Turn { server, deadline_of } => return self.turn(server, deadline_of),
             WorldEvent::ServerStarts => return self.start_server(),
-            WorldEvent::Told { to, word } => return self.tell(to, &word),
+            WorldEvent::Assignments { to, assignments } => return self.deliver_assignments(to, &assignments),
             WorldEvent::OnMachine { machine, boot, due } => {
                 if self.machines[machine].boot == boot {
-                    return self.on(machine, |m, now, book, out| m.happen(now, &due, book, out));
+                    return self.on(machine, |m, now, scripts, effects| m.fire(now, &due, scripts, effects));
                 }
             }
-            WorldEvent::Look(machine) => {
-                self.on(machine, |m, now, book, out| m.look(now, book, out))?;
+            WorldEvent::Probe(machine) => {
+                self.on(machine, |m, now, scripts, effects| m.probe(now, scripts, effects))?;
                 self.report(machine);
                 let every = if self.calm { 8.0 } else { 1.0 + 3.0 * self.random.unit() };
-                self.enter(Span::from_secs(every), WorldEvent::Look(machine));
+                self.schedule(Span::from_secs(every), WorldEvent::Probe(machine));
             }
             WorldEvent::AgentStarts(machine) => {
-                self.line(|| format!("m{machine}: its agent starts again"));
+                self.line(|| format!("m{machine}: the agent restarts"));
                 self.leave_stranger(machine)?;
                 self.machines[machine].start_agent(self.now, false);
                 self.report(machine);
             }
             WorldEvent::MachineStarts(machine) => {
-                self.line(|| format!("m{machine}: the machine is up again"));
+                self.line(|| format!("m{machine}: the machine restarts"));
                 self.machines[machine].come_up(self.now);
                 self.report(machine);
             }
             WorldEvent::Healed(machine) => {
-                self.line(|| format!("m{machine}: messages get through again"));
+                self.line(|| format!("m{machine}: the network is restored"));
                 self.machines[machine].cut = false;
             }
             WorldEvent::DeviceReturns { machine, index } => {
                 self.line(|| format!("m{machine}: device {index} is usable again"));
                 self.machines[machine].device(index).state = DeviceState::Usable;
             }
-            WorldEvent::Fault => self.fault()?,
-            WorldEvent::Person => self.person(),
+            WorldEvent::Fault => self.inject_fault()?,
+            WorldEvent::User => self.send_user_request(),
             WorldEvent::Snapshot => self.snapshot(),
-            WorldEvent::Calm => self.settle_down()?,
-            WorldEvent::Tidy => self.tidy(),
+            WorldEvent::Calm => self.stop_faults()?,
+            WorldEvent::Release => self.release_all(),
         }
         Ok(())
     }
 
     // ---- the machines
 
-    /// Lets a machine do something, and follows what comes of it.
+    /// Has a machine act, and handles the effects.
     fn on(
         &mut self,
         machine: usize,
         act: impl FnOnce(&mut Machine, Time, &dyn Fn(&Assignment) -> AttemptScript, &mut MachineEffects),
     ) -> Result<(), Violation> {
-        let mut out = MachineEffects::default();
+        let mut effects = MachineEffects::default();
         let launch_lost = if self.calm { 0.0 } else { self.rates.lost / 2.0 };
         let users = &self.users;
-        act(&mut self.machines[machine], self.now, &|a| users.brief(a, launch_lost), &mut out);
+        act(&mut self.machines[machine], self.now, &|a| users.script(a, launch_lost), &mut effects);
         let boot = self.machines[machine].boot;
-        for (at, due) in out.later {
-            self.enter(at.since(self.now), WorldEvent::OnMachine { machine, boot, due });
+        for (at, due) in effects.timers {
+            self.schedule(at.since(self.now), WorldEvent::OnMachine { machine, boot, due });
         }
-        for attempt in out.began {
+        for attempt in effects.started {
             self.line(|| format!("m{machine}: the process of {attempt} begins"));
             self.ledger.began(attempt, machine, boot)?;
             if self.machines[machine].has_strangers() {
@@ -299,17 +301,17 @@ impl World {
                 self.ledger.stray(attempt);
             }
         }
-        for (attempt, how) in out.ended {
+        for (attempt, how) in effects.ended {
             self.line(|| format!("m{machine}: the process of {attempt} ends: {how:?}"));
             self.ledger.ended(attempt, how);
         }
-        if out.news && (self.calm || self.random.unit() >= self.rates.lost) {
+        if effects.news && (self.calm || self.random.unit() >= self.rates.lost) {
             self.report(machine);
         }
         Ok(())
     }
 
-    fn tell(&mut self, to: Address, word: &Assignments) -> Result<(), Violation> {
+    fn deliver_assignments(&mut self, to: Address, word: &Assignments) -> Result<(), Violation> {
         if self.machines[to.machine].session != to.session {
             return Ok(());
         }
@@ -317,7 +319,7 @@ impl World {
             let all: Vec<_> = word.attempts.iter().map(|a| format!("{}:{:?}", a.attempt, a.want)).collect();
             format!("m{}: told [{}]", to.machine, all.join(" "))
         });
-        self.on(to.machine, |m, now, book, out| m.told(now, word, book, out))
+        self.on(to.machine, |m, now, scripts, effects| m.receive(now, word, scripts, effects))
     }
 
     fn report(&mut self, machine: usize) {
@@ -325,63 +327,64 @@ impl World {
         let Some(report) = m.report(self.now).map(Box::new) else { return };
         let up =
             WorkerReport { from: Address { machine, session: m.session }, name: m.info.name.clone(), report };
-        self.send(Some(machine), || WorldEvent::Request(Request::ByWorker(up.clone())));
+        self.send(Some(machine), || WorldEvent::Request(Request::Worker(up.clone())));
     }
 
     // ---- messages
 
-    /// Sends a message: it may be lost, come twice, or come after others sent later.
+    /// Sends a message, which may be lost, duplicated or overtaken.
     fn send(&mut self, machine: Option<usize>, message: impl Fn() -> WorldEvent) {
         if machine.is_some_and(|m| self.machines[m].cut) {
             return;
         }
         let copies = match self.random.unit() {
             x if x < self.rates.lost => 0,
-            x if x < self.rates.lost + self.rates.doubled => 2,
+            x if x < self.rates.lost + self.rates.duplicated => 2,
             _ => 1,
         };
         for _ in 0..copies {
             let mut takes = self.random.exponential(0.01);
-            if self.random.unit() < self.rates.late {
+            if self.random.unit() < self.rates.delayed {
                 takes += self.random.exponential(4.0);
             }
-            self.enter(Span::from_secs(takes), message());
+            self.schedule(Span::from_secs(takes), message());
         }
     }
 
-    // ---- people
+    // ---- users
 
-    fn person(&mut self) {
+    fn send_user_request(&mut self) {
         if self.calm {
             return;
         }
-        let command = self.users.ask(&mut self.random, &self.committed);
-        self.line(|| format!("somebody asks: {}", asked_in_words(&command)));
-        self.send(None, || WorldEvent::Request(Request::ByPeople(command.clone())));
-        let next = Span::from_secs(self.random.exponential(if self.users.jobs() < 4 { 1.0 } else { 4.0 }));
-        self.enter(next, WorldEvent::Person);
+        let command = self.users.next_request(&mut self.random, &self.committed);
+        self.line(|| format!("user request: {}", describe_command(&command)));
+        self.send(None, || WorldEvent::Request(Request::User(command.clone())));
+        let next =
+            Span::from_secs(self.random.exponential(if self.users.job_count() < 4 { 1.0 } else { 4.0 }));
+        self.schedule(next, WorldEvent::User);
     }
 
-    /// The faults stop: everything that is down comes up, everything that was taken is given back.
-    fn settle_down(&mut self) -> Result<(), Violation> {
+    /// Ends the faults: everything that is down restarts, and every device is usable again.
+    fn stop_faults(&mut self) -> Result<(), Violation> {
         self.line(|| "the faults stop".to_owned());
-        (self.calm, self.rates, self.disk.next) = (true, FaultRates::NONE, AppendFault::Kept);
+        (self.calm, self.rates, self.disk.next) = (true, FaultRates::NONE, AppendFault::None);
         if self.server.is_none() {
             self.start_server()?;
         }
         for machine in &mut self.machines {
             machine.cut = false;
             machine.come_up(self.now);
-            machine.info.devices.append(&mut machine.taken_out);
+            machine.info.devices.append(&mut machine.removed_devices);
             machine.info.devices.iter_mut().for_each(|d| d.state = DeviceState::Usable);
         }
-        self.enter(Span(1000), WorldEvent::Tidy);
+        self.schedule(Span(1000), WorldEvent::Release);
         Ok(())
     }
 
-    fn tidy(&mut self) {
+    fn release_all(&mut self) {
         let unfinished = self.committed.jobs().iter().filter(|j| j.finished.is_none());
-        // What was taken before any worker was known may be more than any of them has.
+        // A job accepted before any worker had joined may be infeasible on the workers there are.
         let unfinished = unfinished.map(|job| match self.committed.feasible(&job.spec) {
             Ok(()) => Command::Resume(job.id.into()),
             Err(_) => Command::Cancel(TaskSelector::Job(job.id)),
@@ -389,16 +392,16 @@ impl World {
         let drained = self.committed.workers().filter(|(_, w)| w.drained);
         let undrain = drained.map(|(worker, _)| Command::Drain { worker, drained: false });
         for command in unfinished.chain(undrain).collect::<Vec<_>>() {
-            self.hear(Request::ByPeople(command));
+            self.hear(Request::User(command));
         }
-        self.enter(Span::from_secs(30.0), WorldEvent::Tidy);
+        self.schedule(Span::from_secs(30.0), WorldEvent::Release);
     }
 
     // ---- time
 
-    fn enter(&mut self, after: Span, happening: WorldEvent) {
-        self.entered += 1;
-        self.queue.insert((self.now + after, self.entered), happening);
+    fn schedule(&mut self, after: Span, event: WorldEvent) {
+        self.scheduled += 1;
+        self.queue.insert((self.now + after, self.scheduled), event);
     }
 
     fn line(&mut self, what: impl FnOnce() -> String) {
@@ -406,7 +409,7 @@ impl World {
     }
 }
 
-fn asked_in_words(command: &Command) -> String {
+fn describe_command(command: &Command) -> String {
     match command {
         Command::Submit { user, spec, .. } => {
             let nodes: Vec<_> =

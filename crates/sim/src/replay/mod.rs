@@ -1,6 +1,5 @@
-//! What really happened, simulated again: under the policy that ran, to see how far the simulation can be trusted, and
-//! under others, to see what they would have done. A [`Recorder`] makes a [`Recording`] from the events of a log; where
-//! those are kept is not known here.
+//! Replay of recorded histories: under the policy that ran, to measure the fidelity of the simulation, and under others, to see
+//! what they would have done. A [`Recorder`] builds a [`Recording`] from the events of a log, wherever those are stored.
 
 mod attempts;
 mod recorder;
@@ -17,138 +16,141 @@ use std::time::Instant;
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::{Cluster, JobId, PolicyChoice, PolicyDef, Rejection, Span, TaskId, Time};
 
-/// Steps between two reports of progress.
-const NOW_AND_THEN: u64 = 128;
+/// Steps between two progress reports.
+const PROGRESS_INTERVAL: u64 = 128;
 
-/// What happened from one moment on.
+/// History from a moment on.
 #[derive(Clone)]
 pub struct Recording {
-    /// The state at that moment.
+    /// State at that moment.
     state: Cluster,
     from: Time,
     to: Time,
-    /// Jobs and what people asked for, in order.
-    coming: Arc<[TimedInput]>,
-    /// How the attempts of each job that was there at the beginning went from then on.
-    before: BTreeMap<JobId, Arc<RecordedAttempts>>,
-    /// What became of each task of the jobs that came.
+    /// Submissions and commands, in order.
+    inputs: Arc<[TimedInput]>,
+    /// Recorded attempts of the jobs in the initial state, from that moment on.
+    initial: BTreeMap<JobId, Arc<RecordedAttempts>>,
+    /// Records of the tasks of submitted jobs.
     records: Arc<[Record]>,
-    /// Jobs that ended, which figures are about.
-    ended: BTreeSet<JobId>,
-    /// What should be known beside the figures.
-    told: RecordingSummary,
+    /// Finished jobs: the ones that figures are computed over.
+    finished: BTreeSet<JobId>,
+    /// Context of the figures.
+    summary: RecordingSummary,
 }
 
-/// What should be known of a recording beside its figures.
+/// Context of the figures of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct RecordingSummary {
-    /// Jobs that came.
+    /// Submitted jobs.
     pub jobs: u64,
-    /// Jobs that were there at the beginning: simulated, and in no figure.
-    pub there_before: u64,
-    /// Jobs that had not ended: simulated for as long as they promised, and in no figure but the waits.
+    /// Jobs in the initial state: simulated, but in no figure.
+    #[serde(rename = "there_before")]
+    pub initial: u64,
+    /// Unfinished jobs: simulated with their stated lengths, and only in the figures of waiting.
     pub unfinished: u64,
-    /// Attempts of jobs of which the log no longer says what they were; the simulation goes without them.
+    /// Attempts of jobs whose submission is no longer in the log; the simulation omits them.
     pub unknown: u64,
-    /// Times the policy was changed, with the one it was changed to.
+    /// Policies that were set, in order.
     pub policy_changes: Vec<String>,
-    /// Holds, pauses, cancellations, retries and changes of priority by people.
-    pub by_people: u64,
-    /// Changes of workers and devices.
-    pub of_machines: u64,
+    /// Number of commands by users: holds, pauses, cancellations, retries and changes of priority.
+    #[serde(rename = "by_people")]
+    pub user_commands: u64,
+    /// Number of changes of workers and devices.
+    #[serde(rename = "of_machines")]
+    pub machine_changes: u64,
 }
 
-/// How far a replay is.
+/// Progress of a replay.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// How many events there were.
+    /// Events so far.
     pub events: u64,
-    /// Seconds simulated.
+    /// Simulated seconds.
     pub simulated_s: f64,
-    /// How much of the recorded time that is, from 0 to 1.
+    /// The same as a fraction of the recorded time.
     pub share: f64,
 }
 
-/// Which policy a replay is under.
+/// Policy of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplayPolicy {
-    /// Those that ran, changed when they were changed.
+    /// The policies that ran, changed when they were changed.
     AsRecorded,
-    /// This one from the beginning to the end.
+    /// One policy throughout.
     Fixed(PolicyChoice),
 }
 
-/// What came out of a replay.
+/// Outcome of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayOutcome {
-    /// Its figures, over the jobs that came and ended.
+    /// Figures over the submitted jobs that finished.
     pub report: SimReport,
-    /// How its starts compare with those recorded.
+    /// Fidelity of the starts.
     pub agreement: Fidelity,
-    /// What became of each task, by its number in the recording.
+    /// Records of the tasks, under their numbers in the recording.
     pub records: Vec<Record>,
 }
 
-/// How simulated starts compare with recorded ones.
+/// Fidelity of a replay: simulated starts against recorded ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Fidelity {
     /// Tasks that started in both.
     pub starts: u64,
-    /// Tasks that started in the recording alone.
+    /// Tasks that started only in the recording.
     pub missing: u64,
-    /// How many stand at the same place in the order of starts.
+    /// Tasks with the same rank in the order of starts.
     pub same_place: u64,
-    /// The mean difference between the two starts of a task, in seconds.
+    /// Mean absolute difference of the two starts, in seconds.
     pub mean_error_s: f64,
-    /// The largest.
+    /// Largest difference.
     pub max_error_s: f64,
 }
 
-/// Why there is no replay.
+/// Reason a replay failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The policy is refused.
+    /// The policy was rejected.
     #[error(transparent)]
     Refused(#[from] Rejection),
-    /// Someone said that it is enough.
+    /// The caller stopped it.
     #[error("stopped")]
     Stopped,
 }
 
 impl Recording {
-    /// What should be known beside the figures.
-    pub fn told(&self) -> &RecordingSummary {
-        &self.told
+    /// Context of the figures.
+    pub fn summary(&self) -> &RecordingSummary {
+        &self.summary
     }
 
-    /// From when to when.
+    /// First and last moment.
     pub fn span(&self) -> (Time, Time) {
         (self.from, self.to)
     }
 
-    /// The policy in force at the beginning.
+    /// Policy at the beginning.
     pub fn policy(&self) -> &PolicyChoice {
         self.state.policy()
     }
 
-    /// Whether nothing came.
+    /// Whether no job was submitted.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The jobs that came, with what is known of how they went.
+    /// Submitted jobs with their recorded run models.
     pub fn arrivals(&self) -> impl Iterator<Item = (&crate::Arrival, JobId)> {
-        self.coming.iter().filter_map(|coming| match coming {
+        self.inputs.iter().filter_map(|input| match input {
             TimedInput::Submission(arrival, number) => Some((arrival, (*number)?)),
             TimedInput::Command(..) => None,
         })
     }
 
-    /// A timeline of the workers there are, for whoever watches a replay.
+    /// Empty timeline over all workers that ever joined, for the watcher of a replay.
     pub fn timeline(&self) -> Timeline {
         let mut joined: Vec<&WorkerInfo> = self.state.workers().map(|(_, worker)| &worker.info).collect();
-        for coming in self.coming.iter() {
-            if let TimedInput::Command(_, warpyard_core::Command::Join(info)) = coming {
+        for input in self.inputs.iter() {
+            if let TimedInput::Command(_, warpyard_core::Command::Join(info)) = input {
                 match joined.iter_mut().find(|known| known.name == info.name) {
                     Some(known) if known.devices.len() < info.devices.len() => *known = info,
                     Some(_) => {}
@@ -159,7 +161,7 @@ impl Recording {
         Timeline::of(joined)
     }
 
-    /// What was recorded, in figures.
+    /// Figures of the recorded history.
     pub fn recorded(&self, per_job: bool) -> SimReport {
         let counted: Vec<Record> = self.counted(self.records.iter().cloned());
         let mut report = SimReport::of_records("recorded".to_owned(), &counted, self.devices(), 0, per_job);
@@ -168,7 +170,7 @@ impl Recording {
         report
     }
 
-    /// What the jobs that came are called, where that is asked for.
+    /// Names of the submitted jobs, if wanted.
     fn names(&self, wanted: bool) -> BTreeMap<JobId, JobName> {
         let named = |(arrival, number): (&crate::Arrival, JobId)| {
             (number, JobName { name: arrival.spec.name.clone(), user: arrival.user.clone() })
@@ -176,12 +178,12 @@ impl Recording {
         self.arrivals().filter(|_| wanted).map(named).collect()
     }
 
-    /// What became of each task that came.
+    /// Records of the tasks of submitted jobs.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// Simulates it again. `watch` hears every event and `progress` how far it is, now and then; that may end it.
+    /// Replays the recording. `watch` receives every event; `progress` is called at intervals and may stop the replay.
     pub fn replay(
         &self,
         under: &ReplayPolicy,
@@ -199,7 +201,7 @@ impl Recording {
         let mut steps = 0u64;
         while sim.step() {
             steps += 1;
-            if steps.is_multiple_of(NOW_AND_THEN) {
+            if steps.is_multiple_of(PROGRESS_INTERVAL) {
                 let simulated_s = sim.now().since(self.from).secs();
                 let share = (simulated_s / whole).min(1.0);
                 if progress(Progress { events: sim.events(), simulated_s, share }).is_break() {
@@ -225,16 +227,15 @@ impl Recording {
     }
 
     fn begin(&self, under: &ReplayPolicy, policies: &'static [PolicyDef]) -> Result<Sim, ReplayError> {
-        let asks_for_jobs_by_number = self.told.by_people > 0;
+        let commands_name_jobs = self.summary.user_commands > 0;
         let setup = Setup {
             policy: self.state.policy().clone(),
-            // Whoever waits for a job, or asks for something of one, must find it.
-            forget: !asks_for_jobs_by_number
-                && self.arrivals().all(|(arrival, _)| arrival.spec.after.is_empty()),
+            // A job that a dependency or a command names must not be forgotten before.
+            forget: !commands_name_jobs && self.arrivals().all(|(arrival, _)| arrival.spec.after.is_empty()),
             ..Setup::default()
         };
         let runs = |job: JobId| {
-            self.before
+            self.initial
                 .get(&job)
                 .map_or(RunModel::Constant(Span::ZERO), |tries| RunModel::Recorded(tries.clone()))
         };
@@ -247,16 +248,16 @@ impl Recording {
             }
         };
         let as_it_ran = *under == ReplayPolicy::AsRecorded;
-        let coming = Arc::clone(&self.coming);
-        let wanted = move |coming: &TimedInput| {
-            as_it_ran || !matches!(coming, TimedInput::Command(_, warpyard_core::Command::SetPolicy(_)))
+        let input = Arc::clone(&self.inputs);
+        let wanted = move |input: &TimedInput| {
+            as_it_ran || !matches!(input, TimedInput::Command(_, warpyard_core::Command::SetPolicy(_)))
         };
-        let rest = (0..coming.len()).map(move |at| coming[at].clone()).filter(wanted);
+        let rest = (0..input.len()).map(move |at| input[at].clone()).filter(wanted);
         sim.feed_all(first.into_iter().chain(rest));
         Ok(sim)
     }
 
-    /// Simulated tasks under the numbers of the recorded ones.
+    /// Simulated records under the task numbers of the recording.
     fn by_recorded_number(&self, sim: &Sim) -> Vec<Record> {
         let recorded = self.records.iter().filter_map(|record| {
             let job = sim.job_id_of(record.task.job)?;
@@ -267,7 +268,7 @@ impl Recording {
     }
 
     fn counted(&self, records: impl Iterator<Item = Record>) -> Vec<Record> {
-        records.filter(|record| self.ended.contains(&record.task.job)).collect()
+        records.filter(|record| self.finished.contains(&record.task.job)).collect()
     }
 
     fn devices(&self) -> usize {

@@ -1,4 +1,5 @@
-//! From the events of a log to a recording: who came when, what people asked for, and how every attempt went.
+//! Recorder: builds a recording from the events of a log. Submissions are events already; the commands of users and the changes
+//! of machines are inferred from the events they caused, and run models from the course of every attempt.
 
 use super::attempts::AttemptHistory;
 use super::{Recording, RecordingSummary};
@@ -16,35 +17,35 @@ use warpyard_core::small::SmallMap;
 use warpyard_core::spec::JobSpec;
 use warpyard_core::{Cluster, Command, Event, JobId, NodeId, PolicyChoice, TaskId, Time};
 
-/// Takes the events of a log in order.
+/// Recorder that is fed the events of a log in order.
 pub struct Recorder {
     state: Cluster,
-    /// Whether the state is right: it is where the log begins at the very beginning.
-    whole: bool,
+    /// Whether the log is complete from its first event, so that the state is exact.
+    complete: bool,
     since: Time,
     begun: bool,
-    /// Whether there was an event at all.
+    /// Whether any event was observed.
     any: bool,
     last: Time,
     attempts: AttemptHistory,
-    /// Jobs that came.
+    /// Submitted jobs.
     jobs: BTreeMap<JobId, Arc<JobSpec>>,
-    coming: Vec<TimedInput>,
+    inputs: Vec<TimedInput>,
     records: BTreeMap<TaskId, Record>,
     contention: ContentionTracker,
-    /// Where tasks have become ready, by the state that follows all events.
+    /// State after all events so far.
     now: Cluster,
-    told: RecordingSummary,
+    summary: RecordingSummary,
 }
 
 impl Recorder {
-    /// Records what happened from a moment on, from a log that begins at the very beginning, under this policy.
+    /// Recorder of the history since a moment, from a complete log that began with this policy.
     pub fn from_the_beginning(policy: PolicyChoice, since: Time) -> Recorder {
         Recorder::new(Cluster::new(policy), true, since)
     }
 
-    /// Records what happened from a moment on, from a log whose beginning is gone: `later` is a state from after it, of
-    /// which workers and policy are taken to have been so all along.
+    /// Recorder of the history since a moment, from a pruned log: `later` is a state after its beginning, whose workers and
+    /// policy are assumed to have been there all along.
     pub fn from_what_is_left(later: &Cluster, since: Time) -> Recorder {
         let mut state = Cluster::new(later.policy().clone());
         for (_, worker) in later.workers() {
@@ -54,25 +55,25 @@ impl Recorder {
         Recorder::new(state, false, since)
     }
 
-    fn new(state: Cluster, whole: bool, since: Time) -> Recorder {
+    fn new(state: Cluster, complete: bool, since: Time) -> Recorder {
         Recorder {
             now: state.clone(),
             state,
-            whole,
+            complete,
             since,
             begun: false,
             any: false,
             last: since,
             attempts: AttemptHistory::default(),
             jobs: BTreeMap::new(),
-            coming: Vec::new(),
+            inputs: Vec::new(),
             records: BTreeMap::new(),
             contention: ContentionTracker::default(),
-            told: RecordingSummary::default(),
+            summary: RecordingSummary::default(),
         }
     }
 
-    /// Takes one event.
+    /// Observes one event.
     pub fn enter(&mut self, event: &Event) {
         let event: &Event = &without_environment(event);
         if !self.begun && event.at >= self.since {
@@ -84,13 +85,13 @@ impl Recorder {
         self.any = true;
         self.last = event.at;
         if !self.known(event) {
-            self.told.unknown += u64::from(matches!(event.what, EventKind::Placed { .. }));
+            self.summary.unknown += u64::from(matches!(event.what, EventKind::Placed { .. }));
             return;
         }
         if self.begun {
-            self.note(event);
+            self.record(event);
         }
-        self.follow(event);
+        self.track_attempts(event);
         let finished = self.now.apply(event).finished;
         for job in finished.into_iter().filter_map(|job| self.now.job(job)) {
             let (from, to) = (JobId(job.id.0), JobId(job.id.0 + 1));
@@ -101,7 +102,7 @@ impl Recorder {
         }
     }
 
-    /// What was recorded.
+    /// Completes the recording.
     pub fn finish(mut self) -> Recording {
         if !self.begun {
             self.begin();
@@ -113,35 +114,36 @@ impl Recorder {
             .filter(|job| job.finished.is_none())
             .map(|job| (job.id, job.spec.clone()))
             .collect();
+        // Tasks that never ran, or were cut short, are given the mean length of the others.
         let usual = self.attempts.mean_length();
         self.attempts.close(self.last);
         let before =
             there_before.iter().map(|(job, spec)| (*job, Arc::new(self.attempts.of(*job, spec, usual))));
         let before: BTreeMap<_, _> = before.collect();
-        for coming in &mut self.coming {
-            if let TimedInput::Submission(arrival, Some(number)) = coming {
+        for input in &mut self.inputs {
+            if let TimedInput::Submission(arrival, Some(number)) = input {
                 let spec = &self.jobs[number];
                 arrival.runs = RunModel::Recorded(Arc::new(self.attempts.of(*number, spec, usual)));
             }
         }
         let over = |job: &JobId| self.now.job(*job).is_none_or(|job| job.finished.is_some());
         let ended: BTreeSet<JobId> = self.jobs.keys().filter(|job| over(job)).copied().collect();
-        self.told.jobs = self.jobs.len() as u64;
-        self.told.there_before = there_before.len() as u64;
-        self.told.unfinished = (self.jobs.len() - ended.len()) as u64;
+        self.summary.jobs = self.jobs.len() as u64;
+        self.summary.initial = there_before.len() as u64;
+        self.summary.unfinished = (self.jobs.len() - ended.len()) as u64;
         Recording {
             from: self.since,
             to: self.last,
             state: self.state,
-            coming: self.coming.into(),
-            before,
+            inputs: self.inputs.into(),
+            initial: before,
             records: self.records.into_values().collect(),
-            ended,
-            told: self.told,
+            finished: ended,
+            summary: self.summary,
         }
     }
 
-    /// From here on it is recorded.
+    /// Begins the recorded part at the current state.
     fn begin(&mut self) {
         self.begun = true;
         self.state = self.now.clone();
@@ -149,14 +151,14 @@ impl Recorder {
         self.attempts.count_from(self.since);
     }
 
-    /// Whether the state knows what an event is about; it always does where the log is whole.
+    /// Whether the state contains the event's job; always true of a complete log.
     fn known(&self, event: &Event) -> bool {
         let comes = matches!(event.what, EventKind::JobSubmitted { .. });
-        self.whole || comes || event.what.job().is_none_or(|job| self.now.job(job).is_some())
+        self.complete || comes || event.what.job().is_none_or(|job| self.now.job(job).is_some())
     }
 
-    /// How attempts go, before the beginning too.
-    fn follow(&mut self, event: &Event) {
+    /// Tracks the attempts, including those from before the recorded part.
+    fn track_attempts(&mut self, event: &Event) {
         match &event.what {
             EventKind::Placed { attempt, .. } => self.attempts.placed(*attempt, event.at),
             EventKind::Started { attempt } => self.attempts.started(*attempt, event.at),
@@ -170,8 +172,8 @@ impl Recorder {
         }
     }
 
-    /// What came, what was asked for, and what became of tasks.
-    fn note(&mut self, event: &Event) {
+    /// Records submissions, commands and the fate of tasks.
+    fn record(&mut self, event: &Event) {
         let at = event.at;
         let mut counted = DoubleCounted::new();
         self.contention.observe(event, &mut counted);
@@ -180,7 +182,7 @@ impl Recorder {
             record.into_iter().for_each(|record| record.gpu_seconds -= seconds);
         }
         match &event.what {
-            EventKind::JobSubmitted { job, user, spec } => self.came(*job, user, spec, at),
+            EventKind::JobSubmitted { job, user, spec } => self.record_submission(*job, user, spec, at),
             EventKind::Placed { attempt, placement } => {
                 let ready = self
                     .now
@@ -213,10 +215,10 @@ impl Recorder {
             }
             _ => {}
         }
-        self.asked(event);
+        self.infer_command(event);
     }
 
-    fn came(&mut self, job: JobId, user: &str, spec: &Arc<JobSpec>, at: Time) {
+    fn record_submission(&mut self, job: JobId, user: &str, spec: &Arc<JobSpec>, at: Time) {
         for (node, task) in (0..).zip(&spec.tasks) {
             for index in 0..task.len() {
                 let id = TaskId { job, node, index };
@@ -226,16 +228,17 @@ impl Recorder {
         self.jobs.insert(job, spec.clone());
         let runs = RunModel::Constant(warpyard_core::Span::ZERO);
         let arrival = Arrival { at, user: user.to_owned(), spec: spec.clone(), runs };
-        self.coming.push(TimedInput::Submission(arrival, Some(job)));
+        self.inputs.push(TimedInput::Submission(arrival, Some(job)));
     }
 
-    /// The command behind an event, where one from outside is.
-    fn asked(&mut self, event: &Event) {
+    /// Infers the command from outside that caused an event, if one did. One command can cause several events: a pause holds the
+    /// job and pauses its attempts, so the later event replaces the command inferred from the earlier one.
+    fn infer_command(&mut self, event: &Event) {
         let at = event.at;
-        let (command, by_people) = match &event.what {
+        let (command, user_commands) = match &event.what {
             EventKind::PolicySet { policy } => {
-                self.told.policy_changes.push(policy.to_string());
-                self.coming.push(TimedInput::Command(at, Command::SetPolicy(policy.clone())));
+                self.summary.policy_changes.push(policy.to_string());
+                self.inputs.push(TimedInput::Command(at, Command::SetPolicy(policy.clone())));
                 return;
             }
             EventKind::LimitsSet { limits } => (Command::SetLimits(without_refusals(limits)), false),
@@ -278,7 +281,7 @@ impl Recorder {
             EventKind::RetryDue { task } => {
                 let node = self.now.job(task.job).and_then(|job| job.nodes.get(task.node as usize));
                 let until = node.and_then(|node| node.live.get(&task.index)?.not_before);
-                // Before its time only if someone asked for it; otherwise it comes by itself again.
+                // A retry that is due on time happens by itself again; an early one was requested.
                 if until.is_none_or(|until| until <= at) {
                     return;
                 }
@@ -294,68 +297,68 @@ impl Recorder {
                 why: StopReason::Cancelled | StopReason::Killed | StopReason::Idle(_),
             } => (Command::Cancel(TaskSelector::Task(attempt.task)), true),
             EventKind::StopAsked { attempt, why: StopReason::Requeued } => {
-                self.was_a_pause(at, attempt.task);
+                self.merge_into_pause(at, attempt.task);
                 return;
             }
             EventKind::PauseAsked { attempt, by: RequestedBy::User, .. } => {
                 let task = attempt.task;
-                if !self.was_a_pause(at, task) {
-                    self.told.by_people += 1;
-                    // What was held before stays so; then it is the job that is paused, or this one task.
+                if !self.merge_into_pause(at, task) {
+                    self.summary.user_commands += 1;
+                    // Pausing a held job leaves it held, so the command named the job; otherwise it named this task.
                     let held = self.now.job(task.job).is_some_and(|job| job.held);
                     let target = if held { TaskSelector::Job(task.job) } else { TaskSelector::Task(task) };
-                    self.coming.push(TimedInput::Command(at, Command::Pause(target)));
+                    self.inputs.push(TimedInput::Command(at, Command::Pause(target)));
                 }
                 return;
             }
             EventKind::ResumeAsked { attempt } => {
-                if let Some(target) = self.last_of(at, attempt.task, released) {
+                if let Some(target) = self.last_target(at, attempt.task, released) {
                     self.replace_last(at, Command::Resume(target));
                 }
                 return;
             }
             _ => return,
         };
-        // A retry also lets go of what was held.
+        // A retry also releases a hold: that release is not a command of its own.
         let retried = |command: &Command| match command {
             Command::Retry { target, .. } => Some(TaskSelector::Job(target.job())),
             other => released(other),
         };
         if let Some(target) = released(&command)
-            && self.last_of(at, TaskId { job: target.job(), node: 0, index: 0 }, retried)
+            && self.last_target(at, TaskId { job: target.job(), node: 0, index: 0 }, retried)
                 == Some(TaskSelector::Job(target.job()))
         {
             return;
         }
-        if by_people {
-            self.told.by_people += 1;
+        if user_commands {
+            self.summary.user_commands += 1;
         } else {
-            self.told.of_machines += 1;
+            self.summary.machine_changes += 1;
         }
-        self.coming.push(TimedInput::Command(at, command));
+        self.inputs.push(TimedInput::Command(at, command));
     }
 
-    /// Holding a job and making its attempts stand still in one moment is what pausing it does.
-    fn was_a_pause(&mut self, at: Time, task: TaskId) -> bool {
+    /// Turns a hold inferred at this moment into the pause that it was part of; returns whether there was one.
+    fn merge_into_pause(&mut self, at: Time, task: TaskId) -> bool {
         let held = |command: &Command| match command {
             Command::Hold(target) | Command::Pause(target) => Some(*target),
             _ => None,
         };
-        let target = self.last_of(at, task, held);
+        let target = self.last_target(at, task, held);
         if let Some(target) = target {
             self.replace_last(at, Command::Pause(target));
         }
         target.is_some()
     }
 
-    /// The target of the last command, where that came in this moment, is of a certain kind and means a task.
-    fn last_of(
+    /// Target of the last inferred command, if it is of this moment, of a certain kind and contains the task.
+    fn last_target(
         &self,
         at: Time,
         task: TaskId,
         kind: impl Fn(&Command) -> Option<TaskSelector>,
     ) -> Option<TaskSelector> {
-        match self.coming.last() {
+        match self.inputs.last() {
             Some(TimedInput::Command(when, last)) if *when == at => {
                 kind(last).filter(|target| target.contains(task))
             }
@@ -364,12 +367,12 @@ impl Recorder {
     }
 
     fn replace_last(&mut self, at: Time, command: Command) {
-        self.coming.pop();
-        self.coming.push(TimedInput::Command(at, command));
+        self.inputs.pop();
+        self.inputs.push(TimedInput::Command(at, command));
     }
 }
 
-/// A command about tasks of a node: one, or several for what are several ranges.
+/// Command about tasks of a node; one per range.
 fn each(node: NodeId, tasks: &Ranges, command: impl Fn(TaskSelector) -> Command) -> Command {
     let targets = tasks.ranges().map(|Range { start, end }| match end - start {
         1 => TaskSelector::Task(node.task(start)),
@@ -382,7 +385,7 @@ fn each(node: NodeId, tasks: &Ranges, command: impl Fn(TaskSelector) -> Command)
     }
 }
 
-/// What a command lets go on.
+/// Target that a command releases.
 fn released(command: &Command) -> Option<TaskSelector> {
     match command {
         Command::Release(target) | Command::Resume(target) => Some(*target),
@@ -390,8 +393,7 @@ fn released(command: &Command) -> Option<TaskSelector> {
     }
 }
 
-/// A submission without its environment, which is of no use where nothing runs and may have been kept before what is left
-/// of a log.
+/// Submission without its environment: nothing runs here, and the environment may be stored in a pruned part of the log.
 fn without_environment(event: &Event) -> Cow<'_, Event> {
     match &event.what {
         EventKind::JobSubmitted { job, user, spec } if spec.env.is_some() => {
@@ -403,7 +405,7 @@ fn without_environment(event: &Event) -> Cow<'_, Event> {
     }
 }
 
-/// Limits without how many tasks may wait: what was taken then is taken again, however long the line is now.
+/// Limits without those on queue length: a recorded submission is accepted again, however long the simulated queue is.
 fn without_refusals(limits: &Limits) -> Arc<Limits> {
     let mut limits = limits.clone();
     let groups = limits.groups.values_mut().flat_map(|group| [&mut group.each, &mut group.together]);

@@ -77,7 +77,7 @@ impl Replay {
         }
         drop(line);
         if kept {
-            let title = format!("{} jobs of this server, simulated again", recording.told().jobs);
+            let title = format!("{} jobs of this server, simulated again", recording.summary().jobs);
             self.outputs.write(&study(title, show::replay::about(&answer), studied, Sample::Single)?)?;
         }
         context.answer(&answer, show::replay::text)

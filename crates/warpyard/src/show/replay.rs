@@ -25,7 +25,7 @@ impl ReplayAnswer {
         Self {
             span_s: to.since(from).secs(),
             policy: recording.policy().to_string(),
-            told: recording.told().clone(),
+            told: recording.summary().clone(),
             agreement: Fidelity::default(),
             recorded,
             replays: Vec::new(),
@@ -111,8 +111,15 @@ pub(crate) fn about(answer: &ReplayAnswer) -> Vec<(String, String)> {
 }
 
 fn told(answer: &ReplayAnswer, missing: u64) -> Vec<String> {
-    let RecordingSummary { jobs, there_before, unfinished, unknown, policy_changes, by_people, of_machines } =
-        &answer.told;
+    let RecordingSummary {
+        jobs,
+        initial: there_before,
+        unfinished,
+        unknown,
+        policy_changes,
+        user_commands: by_people,
+        machine_changes: of_machines,
+    } = &answer.told;
     let policy = match &policy_changes[..] {
         [] => format!("the policy was {}", answer.policy),
         changes => format!("the policy was {} at first, then {}", answer.policy, changes.join(", ")),

@@ -1,55 +1,56 @@
-//! Whatever goes wrong in a run.
+//! Fault injection: draws faults at random intervals, applies them, and schedules their repair.
 
 use super::{World, WorldEvent};
 use crate::faults::Violation;
 use crate::faults::disk::AppendFault;
-use crate::faults::fault::{Fault, jump, lasting};
+use crate::faults::fault::{Fault, clock_jump, duration};
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::{AttemptId, JobId, Span, TaskId};
 
 impl World {
-    pub(super) fn fault(&mut self) -> Result<(), Violation> {
+    /// Injects one fault and schedules the next.
+    pub(super) fn inject_fault(&mut self) -> Result<(), Violation> {
         if self.calm {
             return Ok(());
         }
-        let fault = Fault::any(&mut self.random);
+        let fault = Fault::random(&mut self.random);
         let machine = self.random.below(self.machines.len() as u64) as usize;
-        self.held.faults += 1;
-        self.line(|| format!("trouble: {fault:?} (m{machine}, if it is about a machine)"));
+        self.stats.faults += 1;
+        self.line(|| format!("fault: {fault:?} (m{machine}, if it concerns a machine)"));
         match fault {
-            Fault::ServerDies if self.server.is_some() => self.server_is_gone(),
-            Fault::ServerDies => {}
-            Fault::DiesBeforeCommit => self.disk.next = AppendFault::Refused,
+            Fault::ServerCrash if self.server.is_some() => self.crash_server(),
+            Fault::ServerCrash => {}
+            Fault::CrashBeforeCommit => self.disk.next = AppendFault::Refused,
             Fault::TornWrite => self.disk.next = AppendFault::Torn,
-            Fault::DiesAfterCommit => self.disk.next = AppendFault::KeptUnsaid,
-            Fault::AgentDies => {
+            Fault::CrashAfterCommit => self.disk.next = AppendFault::CrashAfterCommit,
+            Fault::AgentCrash => {
                 self.machines[machine].kill_agent();
-                let lasts = lasting(&mut self.random);
-                self.enter(lasts, WorldEvent::AgentStarts(machine));
+                let lasts = duration(&mut self.random);
+                self.schedule(lasts, WorldEvent::AgentStarts(machine));
             }
-            Fault::MachineDies => {
+            Fault::MachineCrash => {
                 self.machines[machine].go_down();
-                let lasts = lasting(&mut self.random);
-                self.enter(lasts, WorldEvent::MachineStarts(machine));
+                let lasts = duration(&mut self.random);
+                self.schedule(lasts, WorldEvent::MachineStarts(machine));
             }
             Fault::Cut => {
                 self.machines[machine].cut = true;
-                let lasts = lasting(&mut self.random);
-                self.enter(lasts, WorldEvent::Healed(machine));
+                let lasts = duration(&mut self.random);
+                self.schedule(lasts, WorldEvent::Healed(machine));
             }
             Fault::Device(state) => self.lose_device(machine, state)?,
-            Fault::NewDevice => self.change_device(machine)?,
-            Fault::ClockJumps => {
-                let by = jump(&mut self.random);
-                self.clock_off += by;
+            Fault::DeviceReplaced => self.replace_device(machine)?,
+            Fault::ClockJump => {
+                let by = clock_jump(&mut self.random);
+                self.clock_offset += by;
                 if by > 0 {
                     self.jumped = self.now;
                 }
                 self.line(|| format!("the server's clock is set by {} s", by as f64 / 1e6));
             }
         }
-        let next = Span::from_secs(self.random.exponential(self.rates.fault.secs()));
-        self.enter(next, WorldEvent::Fault);
+        let next = Span::from_secs(self.random.exponential(self.rates.mean_interval.secs()));
+        self.schedule(next, WorldEvent::Fault);
         Ok(())
     }
 
@@ -59,12 +60,12 @@ impl World {
         if state == DeviceState::Gone {
             self.fail_on(machine, index)?;
         }
-        let lasts = lasting(&mut self.random);
-        self.enter(lasts, WorldEvent::DeviceReturns { machine, index });
+        let lasts = duration(&mut self.random);
+        self.schedule(lasts, WorldEvent::DeviceReturns { machine, index });
         Ok(())
     }
 
-    /// What ran on a device that is gone fails.
+    /// Ends the processes on a failed device.
     fn fail_on(&mut self, machine: usize, index: usize) -> Result<(), Violation> {
         let uuid = self.machines[machine].info.devices[index].uuid.clone();
         let on_it = |attempt: &AttemptId| {
@@ -74,11 +75,11 @@ impl World {
             uuids.any(|u| *u == uuid).then_some(())
         };
         let ids: Vec<_> = self.machines[machine].processes().filter(|id| on_it(id).is_some()).collect();
-        self.on(machine, |m, now, book, out| m.fail_on(now, &ids, book, out))
+        self.on(machine, |m, now, scripts, effects| m.fail_on(now, &ids, scripts, effects))
     }
 
-    /// While a machine had no agent, another log may have used it, and left something running. It may go by the name of an
-    /// attempt that the server has given to this machine, for that log numbered its jobs from 1 as well.
+    /// Leaves a foreign process behind: while a machine had no agent, a server with another log may have used it. The process may
+    /// have the id of an attempt that this server has placed here, because that log numbers its jobs from 1 as well.
     pub(super) fn leave_stranger(&mut self, machine: usize) -> Result<(), Violation> {
         if self.calm || self.random.unit() < 0.7 || !self.machines[machine].may_have_strangers() {
             return Ok(());
@@ -90,11 +91,11 @@ impl World {
         let name = fresh.unwrap_or(some);
         let ends = self.now + Span::from_secs(self.random.exponential(30.0));
         self.line(|| format!("m{machine}: another log left {name} running"));
-        self.on(machine, |m, _, _, out| m.leave_stranger(name, ends, out))
+        self.on(machine, |m, _, _, effects| m.leave_stranger(name, ends, effects))
     }
 
-    /// A device is taken out and another put in.
-    fn change_device(&mut self, machine: usize) -> Result<(), Violation> {
+    /// Replaces a device by another.
+    fn replace_device(&mut self, machine: usize) -> Result<(), Violation> {
         if self.machines[machine].info.devices.len() >= 6 {
             return Ok(());
         }
@@ -103,7 +104,7 @@ impl World {
         let old = m.info.devices.remove(0);
         let uuid = format!("{}'", old.uuid);
         m.info.devices.push(DeviceInfo { uuid, state: DeviceState::Usable, ..old.clone() });
-        m.taken_out.push(old);
+        m.removed_devices.push(old);
         Ok(())
     }
 }

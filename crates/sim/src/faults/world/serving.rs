@@ -1,10 +1,10 @@
-//! The server's part of a run: it hears, turns, says, dies and starts again.
+//! The server's part of a run: requests, turns, acknowledgements, crashes and restarts.
 
 use super::{EPOCH, World, WorldEvent};
 use crate::faults::disk::StoreFailure;
-use crate::faults::fault::lasting;
+use crate::faults::fault::duration;
 use crate::faults::ledger::violation;
-use crate::faults::run_log::words;
+use crate::faults::run_log::describe;
 use crate::faults::server::{Address, CommittedTurn, Request, Server};
 use crate::faults::{Violation, invariants};
 use warpyard_core::agent::Agent;
@@ -15,16 +15,16 @@ use warpyard_policies::POLICIES;
 
 impl World {
     pub(super) fn system_clock(&self) -> Time {
-        Time((EPOCH + self.now.0).saturating_add_signed(self.clock_off))
+        Time((EPOCH + self.now.0).saturating_add_signed(self.clock_offset))
     }
 
     pub(super) fn hear(&mut self, asked: Request) {
         let pause = Span(self.random.below(20_000));
         let Some(server) = &mut self.server else { return };
         server.hear(asked);
-        if !std::mem::replace(&mut server.stirred, true) {
+        if !std::mem::replace(&mut server.turn_scheduled, true) {
             let number = server.number;
-            self.enter(pause, WorldEvent::Turn { server: number, deadline_of: None });
+            self.schedule(pause, WorldEvent::Turn { server: number, deadline_of: None });
         }
     }
 
@@ -35,47 +35,47 @@ impl World {
             return Ok(());
         }
         let turned = server.turn(system, &mut self.disk, self.ended_kept);
-        self.learn()?;
+        self.observe_commits()?;
         match turned {
-            Ok(said) => {
-                self.say(said)?;
+            Ok(turn) => {
+                self.publish(turn)?;
                 self.wait_for_deadline();
             }
             Err((stop, commands)) => {
                 assert_ne!(stop, StoreFailure::Fenced, "the only server there is writes under its own epoch");
-                let kept = stop == StoreFailure::Unsaid;
+                let committed = stop == StoreFailure::Unacknowledged;
                 self.line(|| {
                     format!(
-                        "server dies in its turn, batch {}",
-                        if kept { "kept, nobody told" } else { "not kept" }
+                        "server crashes in its turn, batch {}",
+                        if committed { "committed, not acknowledged" } else { "not committed" }
                     )
                 });
-                if kept {
-                    commands.iter().for_each(|c| self.acknowledged.unsaid(c));
+                if committed {
+                    commands.iter().for_each(|c| self.acknowledged.supersede(c));
                 }
-                self.server_is_gone();
+                self.crash_server();
             }
         }
         Ok(())
     }
 
-    /// Follows what was kept.
-    fn learn(&mut self) -> Result<(), Violation> {
+    /// Applies newly committed events to the reference state and checks the rules about them.
+    fn observe_commits(&mut self) -> Result<(), Violation> {
         for event in std::mem::take(&mut self.disk.fresh) {
-            self.line(|| format!("  {}", words(&event)));
-            self.turned = true;
-            self.ledger.learn(&self.committed, &event)?;
+            self.line(|| format!("  {}", describe(&event)));
+            self.changed = true;
+            self.ledger.enter(&self.committed, &event)?;
             self.committed.apply(&event);
             if let EventKind::Ended { attempt, end, .. } = &event.what {
                 self.an_ended_attempt_has_no_process(*attempt, &end.how)?;
                 self.ledger.an_end_that_happened_is_told(*attempt, &end.how, |m| self.machines[m].boot)?;
             }
-            self.held.jobs += u64::from(matches!(event.what, EventKind::JobSubmitted { .. }));
+            self.stats.jobs += u64::from(matches!(event.what, EventKind::JobSubmitted { .. }));
         }
         Ok(())
     }
 
-    /// Where an attempt is over its process is gone; or it is a stray, which the worker will end when it hears of it.
+    /// An attempt that has ended has no process, unless the process is a stray, which the worker ends once it is connected.
     fn an_ended_attempt_has_no_process(
         &mut self,
         attempt: AttemptId,
@@ -94,35 +94,36 @@ impl World {
         })
     }
 
-    /// Whether nobody could have ended in time what a lapsed lease gave up.
+    /// Whether no agent could have ended an attempt before its lease expired: there was none, or the clock jumped.
     pub(super) fn was_unwatched(&self, machine: usize) -> bool {
         let m = &self.machines[machine];
         let lease_misjudged = |agent: &Agent| agent.confirmed().is_some_and(|at| self.jumped >= at);
         m.unwatched || m.agent.as_ref().is_none_or(lease_misjudged)
     }
 
-    fn say(&mut self, said: CommittedTurn) -> Result<(), Violation> {
-        let CommittedTurn { commands, turned, heard } = said;
+    fn publish(&mut self, turn: CommittedTurn) -> Result<(), Violation> {
+        let CommittedTurn { commands, turned, heard } = turn;
         Server::a_plan_fits(&turned)?;
         for (command, answer) in commands.iter().zip(&turned.answers) {
             if let Ok(answer) = answer {
-                self.acknowledged.said(command, answer);
+                self.acknowledged.acknowledge(command, answer);
             }
         }
         let server = self.server.as_ref().expect("it has just turned");
         let cluster = server.engine.cluster();
-        let mut letters: Vec<(Address, Assignments)> = Vec::new();
-        let mut write = |to: Address, worker: WorkerId| letters.push((to, server.engine.assignments(worker)));
+        let mut messages: Vec<(Address, Assignments)> = Vec::new();
+        let mut write =
+            |to: Address, worker: WorkerId| messages.push((to, server.engine.assignments(worker)));
         if turned.events.iter().any(|event| event.what.concerns_workers()) {
-            server.mail.iter().for_each(|(&worker, &to)| write(to, worker));
+            server.addresses.iter().for_each(|(&worker, &to)| write(to, worker));
         }
         for to in heard {
             if let Some(worker) = cluster.worker_named(&self.machines[to.machine].info.name) {
                 write(to, worker);
             }
         }
-        for (to, word) in letters {
-            self.send(Some(to.machine), || WorldEvent::Told { to, word: word.clone() });
+        for (to, word) in messages {
+            self.send(Some(to.machine), || WorldEvent::Assignments { to, assignments: word.clone() });
         }
         Ok(())
     }
@@ -132,32 +133,32 @@ impl World {
         let server = self.server.as_ref().expect("it has just turned");
         if let Some(at) = server.engine.next_deadline() {
             let (number, turns) = (server.number, server.turns);
-            // A moment more, as a timer is never early.
+            // One microsecond later, because a timer never fires early.
             let wait = at.since(system) + Span(1);
-            self.enter(wait, WorldEvent::Turn { server: number, deadline_of: Some(turns) });
+            self.schedule(wait, WorldEvent::Turn { server: number, deadline_of: Some(turns) });
         }
     }
 
-    pub(super) fn server_is_gone(&mut self) {
+    pub(super) fn crash_server(&mut self) {
         self.server = None;
-        let down = if self.calm { Span(1000) } else { lasting(&mut self.random) };
-        self.enter(down, WorldEvent::ServerStarts);
+        let down = if self.calm { Span(1000) } else { duration(&mut self.random) };
+        self.schedule(down, WorldEvent::ServerStarts);
     }
 
     pub(super) fn start_server(&mut self) -> Result<(), Violation> {
         if self.server.is_some() {
             return Ok(());
         }
-        self.line(|| "server starts from its disk".to_owned());
+        self.line(|| "server restarts from its disk".to_owned());
         let epoch = self.disk.claim().expect("a disk can be claimed");
         let cluster = self.disk.load_cluster(&self.first_policy).expect("a disk can be read");
-        let cluster = self.bug.infect(cluster);
-        self.acknowledged.hold(&cluster, &self.users)?;
+        let cluster = self.bug.inject(cluster);
+        self.acknowledged.check(&cluster, &self.users)?;
         invariants::same("a snapshot and the rest are the state", &cluster, &self.committed)?;
         self.servers += 1;
-        self.held.restarts += 1;
+        self.stats.restarts += 1;
         self.server = Some(Server::new(cluster, POLICIES, epoch, self.servers, self.system_clock()));
-        self.turned = true;
+        self.changed = true;
         self.wait_for_deadline();
         Ok(())
     }
@@ -172,6 +173,6 @@ impl World {
             self.disk.prune(self.now, u32::MAX).expect("a disk can be pruned");
         }
         let next = Span::from_secs(self.random.exponential(8.0));
-        self.enter(next, WorldEvent::Snapshot);
+        self.schedule(next, WorldEvent::Snapshot);
     }
 }

@@ -21,7 +21,7 @@ pub fn read(recording: &Recording) -> ParsedTrace {
             "attempts that were followed by another: {again}; the last one of each task is taken"
         ));
     }
-    let unfinished = recording.told().unfinished;
+    let unfinished = recording.summary().unfinished;
     if unfinished > 0 {
         reading
             .notes
