@@ -124,7 +124,7 @@ fn what_a_process_uses_already_becomes_its_claim_at_once() {
     let adopted = yard.ask(1.0, vec![adopt(1)]).expect("it is taken");
     let (attempt, _) = yard.0.cluster().view().attempt(task(adopted)).expect("it is granted");
     assert_eq!(attempt.placement.devices[0].0, 1);
-    assert!(yard.refused(2.0, adopt(1)).contains("given to others"));
+    assert!(yard.refused(2.0, adopt(1)).contains("already allocated"));
     yard.over(3.0, adopted, 1, EndReason::Exited(0));
     assert_eq!(yard.state(adopted), TaskState::Done(Outcome::Succeeded));
 }

@@ -119,7 +119,7 @@ fn what_could_never_start_is_refused_with_its_numbers() {
     let (path, said) = refused(job(0, Some(hours(25.0))));
     assert_eq!((path.as_str(), said.contains("1d")), ("tasks[0].timeout", true), "{said}");
     let (path, said) = refused(job(2, Some(hours(6.0))));
-    assert_eq!((path.as_str(), said.contains("promises 12")), ("tasks[0].timeout", true), "{said}");
+    assert_eq!((path.as_str(), said.contains("may use 12")), ("tasks[0].timeout", true), "{said}");
     let (path, said) = refused(JobSpec { priority: 6, ..job(1, None) });
     assert_eq!((path.as_str(), said.contains("up to 5")), ("priority", true), "{said}");
     let mut array = job(0, None);
