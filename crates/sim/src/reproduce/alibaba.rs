@@ -92,7 +92,8 @@ pub fn fill(
 /// Rows of the table: at some points, the mean over the shuffles with its minimum and maximum. The paper prints curves and
 /// no figures for this setting, so no row has a verdict.
 pub fn rows(curves: &[Curve]) -> Vec<Row> {
-    let columns: [(&str, fn(&Curve) -> &[Vec<f64>]); 2] =
+    type Column = fn(&Curve) -> &[Vec<f64>];
+    let columns: [(&str, Column); 2] =
         [("allocated", |curve| &curve.allocated), ("fragmented", |curve| &curve.fragmented)];
     let mut rows = Vec::new();
     for (name, column) in columns {
