@@ -57,33 +57,34 @@ impl LogWatch {
         }
     }
 
-    /// Watches the directory once it is there; until then the one above it, where it will be made.
+    /// Watches the directory once it is there; until then the nearest one above it that is, in which the next will be made.
     fn extend(&mut self) {
         if self.is_on_dir {
             return;
         }
         let Some(notifications) = &self.notifications else { return };
         let inotify = &notifications.get_ref().0;
-        let written = AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO;
-        let add =
-            |dir: &Path, on: AddWatchFlags| inotify.add_watch(dir, on | AddWatchFlags::IN_ONLYDIR).map(drop);
-        let parent = self.dir.parent().unwrap_or(&self.dir);
-        // The directory is tried again behind the one above it: it may have been made between the two.
-        let added = add(&self.dir, written).or_else(|missing| match missing {
-            Errno::ENOENT => {
-                add(parent, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO)?;
-                add(&self.dir, written)
+        let made = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_ONLYDIR;
+        let written = made | AddWatchFlags::IN_MODIFY;
+        let mut at = self.dir.as_path();
+        let failed = loop {
+            let events = if at == self.dir { written } else { made };
+            match (inotify.add_watch(at, events), at.parent()) {
+                (Ok(_), _) if at == self.dir => {
+                    self.is_on_dir = true;
+                    return;
+                }
+                // One that was made before this watch was set has woken nobody: on with it, down to the one that is missing.
+                (Ok(_), _) => match self.dir.ancestors().take_while(|below| *below != at).last() {
+                    Some(next) if next.exists() => at = next,
+                    _ => return,
+                },
+                (Err(Errno::ENOENT), Some(parent)) => at = parent,
+                (Err(e), _) => break e,
             }
-            e => Err(e),
-        });
-        match added {
-            Ok(()) => self.is_on_dir = true,
-            Err(Errno::ENOENT) => {}
-            Err(e) => {
-                tracing::debug!("{} is polled, because it cannot be watched: {e}", self.dir.display());
-                self.notifications = None;
-            }
-        }
+        };
+        tracing::debug!("{} is polled, because it cannot be watched: {failed}", self.dir.display());
+        self.notifications = None;
     }
 }
 
@@ -114,9 +115,14 @@ mod tests {
     #[tokio::test]
     async fn a_reader_is_woken_by_what_is_written_also_to_a_log_that_was_not_there() {
         let data = tempfile::tempdir().expect("a directory");
-        let dir = data.path().join("7.0.0.1");
+        // The first log of a server: the directory of its logs is not there either.
+        let logs = data.path().join("logs/c18cfd1f");
+        let dir = logs.join("7.0.0.1");
         let mut watch = LogWatch::new(&dir);
         assert!(watch.notifications.is_some() && is_quiet(&mut watch), "nothing has happened yet");
+        fs::create_dir_all(&logs).expect("made");
+        watch.changed().await;
+        assert!(!watch.is_on_dir);
         fs::create_dir(&dir).expect("made");
         watch.changed().await;
         append(&dir.join("log"));

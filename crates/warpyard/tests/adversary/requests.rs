@@ -89,7 +89,7 @@ fn environments_are_bounded_and_kept_once() {
         submission
     };
     let answer = post(&ann, "/v1/jobs", &with(10 << 20, "a"));
-    assert!(answer.contains("422 ") && answer.contains("a program can be given 2 MiB"), "{answer}");
+    assert!(answer.contains("422 ") && answer.contains("a program can inherit at most 2 MiB"), "{answer}");
     let answer = post(&ann, "/v1/jobs", &with(14 << 20, "a"));
     assert!(answer.contains("(submission_size)"), "{answer}");
     // The same again and again takes no more than once; another each time soon is too much.
@@ -155,7 +155,7 @@ fn each_quota_refuses_by_its_name_and_value() {
     let held = ann.submit(&["--gpus", "2", "--", "true"]);
     let waiting: Vec<_> =
         (0..3).map(|_| ann.command(&["wait", &held]).spawn().expect("the binary runs")).collect();
-    eventually("the fourth is one too many", || ann.ask(&["ps"]).err.contains("3 requests"));
+    eventually("the fourth is one too many", || ann.ask(&["ps"]).err.contains("3 concurrent requests"));
     assert_eq!(bob.run("echo fine"), "fine\n", "others are answered");
     machine.server.said(&["cancel", &held, &busy]);
     for mut child in waiting {
