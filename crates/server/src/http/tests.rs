@@ -444,7 +444,7 @@ async fn a_live_server_has_no_clock_to_stop() {
     for (method, body) in [("GET", None), ("PUT", Some(json!({"paused": true})))] {
         let answer = server.ask(method, "/v1/simulation", body).await;
         assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{method}");
-        assert!(text(answer).await.contains("it simulates none"));
+        assert!(text(answer).await.contains("shows no simulation"));
     }
 }
 

@@ -262,7 +262,7 @@ async fn a_thousand_in_the_queue_stay_a_small_page() {
     let fixed: usize = assets.map(|(_, _, content)| content.len()).sum();
     for path in ["/".to_owned(), "/queue".into(), "/queue?page=7".into(), format!("/jobs/{graph}")] {
         let page = server.page(&path).await;
-        assert!(page.len() + fixed < 150_000, "{path}: {} bytes and {fixed} of assets", page.len());
+        assert!(page.len() + fixed < 170_000, "{path}: {} bytes and {fixed} of assets", page.len());
     }
     assert!(server.page("/queue?q=experiment-499").await.contains("experiment-499"));
     assert!(!server.page("/queue?user=ann").await.contains("experiment-"));
@@ -490,7 +490,7 @@ async fn what_its_own_array_holds_back_is_one_row_behind_the_line_and_counted() 
         assert_eq!(rows.matches("two-of").count(), 1, "one row for all: {rows}");
         let (_, row) = rows.split_once("two-of").expect("a row");
         let row = &row[..row.find("</tr>").or_else(|| row.find("</li>")).expect("its end")];
-        assert!(row.contains("<span class=\"times\">× 48</span>"), "{row}");
+        assert!(row.contains("class=\"times\">× 48</span>"), "{row}");
         assert!(row.contains("2 of its array run at once"), "{row}");
         assert!(row.contains("unknown: it joins the queue") && !row.contains("far back"), "{row}");
         let no_place = ["data-label=\"position\"></td>", "<span class=\"place\"></span>"];
