@@ -10,23 +10,29 @@ pub struct Outcome {
     pub measured: u64,
 }
 
+impl Outcome {
+    /// How many times the estimate was measured. Bounds and coverage both compare this quotient: a product with the estimate would
+    /// round otherwise, and count the very outcome that set a bound as beyond it.
+    fn ratio(self) -> Option<f64> {
+        (self.estimated > 0).then(|| self.measured as f64 / self.estimated as f64)
+    }
+}
+
 /// The smallest factor on an estimate that covers the next job with probability `share`: the ratio of rank ⌈(n + 1) · share⌉. None
 /// where the history is too short to promise that, as with fewer than 19 outcomes for 95 %.
 pub fn bound_ratio(history: impl IntoIterator<Item = Outcome>, share: f64) -> Option<f64> {
-    let known = history.into_iter().filter(|outcome| outcome.estimated > 0);
-    let mut ratios: Vec<f64> =
-        known.map(|outcome| outcome.measured as f64 / outcome.estimated as f64).collect();
+    let mut ratios: Vec<f64> = history.into_iter().filter_map(Outcome::ratio).collect();
     ratios.sort_by(f64::total_cmp);
     let rank = ((ratios.len() + 1) as f64 * share).ceil() as usize;
     ratios.get(rank.checked_sub(1)?).copied()
 }
 
-/// The share of a history that stayed below its estimates times `ratio`. None for an empty one.
+/// The share of a history that stayed below its estimates times `ratio`, of outcomes with an estimate. None where there are none.
 pub fn coverage(history: impl IntoIterator<Item = Outcome>, ratio: f64) -> Option<f64> {
     let (mut covered, mut all) = (0u64, 0u64);
-    for outcome in history {
+    for reached in history.into_iter().filter_map(Outcome::ratio) {
         all += 1;
-        covered += u64::from(outcome.measured as f64 <= outcome.estimated as f64 * ratio);
+        covered += u64::from(reached <= ratio);
     }
     (all > 0).then(|| covered as f64 / all as f64)
 }
