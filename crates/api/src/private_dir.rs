@@ -77,7 +77,7 @@ pub enum PrivateDirError {
     },
 }
 
-/// Who may own a data directory.
+/// Permitted owner of a data directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowedOwner {
     /// The user of this process, as a server requires.

@@ -158,7 +158,7 @@ impl Caps {
 pub struct LimitExceeded {
     /// Owner of the limit.
     pub of: LimitOwner,
-    /// What is limited.
+    /// Kind of limit.
     pub what: LimitKind,
     /// The limit.
     pub most: u64,

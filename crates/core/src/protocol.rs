@@ -1,6 +1,6 @@
-//! What server and worker tell each other: the worker what it has, in numbered [`Report`]s, the server what it should have,
-//! in [`Assignments`] that acknowledge them. Assignments are always complete, reports now and then, and every entry is
-//! absolute. So any message may be lost, doubled or late.
+//! The protocol between server and worker: the worker states what it runs in numbered [`Report`]s, the server what it should
+//! run in [`Assignments`] that acknowledge them. Assignments are always complete, reports full or deltas, and every entry is
+//! absolute. So any message may be lost, duplicated or late.
 
 use crate::cluster::{Cluster, Desired, DesiredState};
 use crate::event::{Env, WorkerInfo};
@@ -16,37 +16,37 @@ use std::sync::Arc;
 use crate::command::Command;
 pub use crate::command::{AttemptStatus, MemoryUse};
 
-/// What a worker has: all of it, or what changed since the report before.
+/// A worker's report of its attempts and devices: full, or the changes since the report before.
 ///
 /// Reports are numbered, and the server drops one that is not later than another it received ([`Inbox`](crate::inbox::Inbox)).
-/// That matters above all between two sessions: a machine that went down may begin an attempt anew of which the server has
-/// yet to hear that it was over.
+/// That matters above all between two sessions: a machine that restarted may launch an attempt again while the server has yet
+/// to hear that its first launch ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// Its number; absent where the agent does not number its reports.
+    /// Report number; zero where the agent does not number its reports.
     #[serde(default)]
     pub id: ReportId,
     /// The report of the same session that this one is a delta to; absent in a full report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<u64>,
-    /// Who speaks; present at first and whenever it changed.
+    /// Description of the worker; present at first and whenever it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<WorkerInfo>,
-    /// Its attempts, or those that changed.
+    /// Attempts on the worker, or in a delta those that changed.
     pub attempts: SmallVec<[ReportedAttempt; 1]>,
-    /// Its devices, by the driver's name; none where none changed.
+    /// Device states, by the driver's name; empty where none changed.
     #[serde(default)]
     pub devices: BTreeMap<String, DeviceState>,
-    /// Device memory its attempts use.
+    /// Device memory in use by attempts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: MemoryUse,
-    /// Why nothing can be started on the worker; absent while that is possible.
+    /// Quarantine reason: why nothing can be started on the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
 }
 
 impl Report {
-    /// Has what it asks of the cluster executed, part by part.
+    /// Executes the report as commands, part by part.
     pub(crate) fn execute(self, worker: WorkerId, mut execute: impl FnMut(Command)) {
         let Report { info, attempts, devices, used, quarantined, .. } = self;
         if let Some(info) = info {
@@ -56,7 +56,7 @@ impl Report {
         if quarantined.is_some() {
             execute(Command::Drain { worker, drained: true });
         }
-        // Attempts over several workers are yet to come; until then nobody asked for any other rank.
+        // Gangs do not exist yet, so no other rank was ever assigned.
         let attempts = attempts.into_iter().filter(|one| one.rank == 0);
         let attempts = attempts.map(|one| (one.attempt, one.standing)).collect();
         execute(Command::Report { worker, attempts, devices });
@@ -69,87 +69,87 @@ impl Report {
 /// The number of a report. The later of two reports of a worker has the larger one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ReportId {
-    /// The life of an agent's process that the report is of. Each start of an agent has a larger one than those before.
+    /// Session of the agent: one run of its process. Each start takes a larger number than those before.
     pub session: u64,
-    /// Counts the session's reports, from 1.
+    /// Sequence number within the session, from 1.
     pub seq: u64,
 }
 
 /// An attempt in a report. The order of the fields lets the pair (attempt, standing) of earlier versions be read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportedAttempt {
-    /// Which.
+    /// Attempt id.
     pub attempt: AttemptId,
-    /// Where it stands.
+    /// Status of the attempt.
     pub standing: AttemptStatus,
-    /// Which part of it, where it runs on several workers; 0 as long as none does.
+    /// Rank within a gang; 0 for an attempt on one worker.
     #[serde(default)]
     pub rank: u32,
 }
 
-/// Everything a worker should have.
+/// The complete desired state of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Assignments {
-    /// How many events the server knew of when it said so: a worker that has heard a later word ignores an earlier one,
-    /// which may only be late. Told is what is kept, so no server that starts again counts back.
+    /// Number of events the assignments are as of: a worker ignores assignments older than the latest it has received. Only
+    /// committed events count, so a restarted server never counts back.
     #[serde(default)]
     pub as_of: u64,
-    /// The latest report the server had received by then, which is how a worker knows that its lease was renewed.
+    /// Acknowledgement: the latest report the server had received, by which a worker knows that its lease was renewed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received: Option<ReportId>,
-    /// Whether the server misses a report, and so asks for a full one.
+    /// Whether the server missed a report and requests a full one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub send_all: bool,
-    /// Its attempts.
+    /// Attempts the worker should have.
     pub attempts: Vec<Assignment>,
 }
 
-/// One attempt a worker should have.
+/// An attempt assigned to a worker.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// Which.
+    /// Attempt id.
     pub attempt: AttemptId,
-    /// Which part of it, where it runs on several workers; 0 as long as none does.
+    /// Rank within a gang; 0 for an attempt on one worker.
     #[serde(default)]
     pub rank: u32,
-    /// Whether its process was seen running.
+    /// Whether its process was ever reported running.
     pub started: bool,
-    /// What is wanted of it.
+    /// Desired state of the attempt.
     pub want: DesiredState,
-    /// Between asking it to end and ending it.
+    /// Grace period between SIGTERM and SIGKILL.
     pub grace: Span,
-    /// What happens when the worker is lost: one that runs elsewhere then must be over here by that time.
+    /// Disposition when the worker is lost: an attempt that is rerun elsewhere must have ended here before the lease expires.
     #[serde(default)]
     pub on_lost: OnLost,
-    /// The process a claim is for.
+    /// Process that holds a claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds_for: Option<ClaimHolder>,
-    /// The devices it is given, by the driver's name.
+    /// Granted devices, by the driver's name.
     #[serde(default)]
     pub devices: Vec<String>,
-    /// How to begin it; present while it was not seen running.
+    /// Launch specification; present until it was reported running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Arc<LaunchSpec>>,
 }
 
 impl Assignment {
-    /// What reconciling needs of it.
+    /// The part of the assignment that the agent reconciles by.
     pub fn desired(&self) -> Desired {
         let Assignment { attempt, started, want, grace, on_lost, .. } = *self;
         Desired { attempt, started, want, grace, on_lost }
     }
 }
 
-/// How to begin an attempt. Places to be filled in (`%{index}`, `%{job}`) are.
+/// Launch specification of an attempt, with placeholders (`%{index}`, `%{job}`) substituted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchSpec {
     /// The job's name.
     pub job_name: String,
     /// The task's name.
     pub task_name: String,
-    /// The value of its place in the array.
+    /// Array index of the task.
     pub array_index: Option<u32>,
-    /// Whose it is.
+    /// User the job belongs to.
     pub user: String,
     /// The program to run.
     #[serde(flatten)]
@@ -164,7 +164,7 @@ pub struct LaunchSpec {
     pub cpu_quota: Option<u32>,
     /// After this much running time it is ended.
     pub timeout: Option<Span>,
-    /// Whether an earlier attempt ran.
+    /// Whether an earlier attempt of the task ran.
     pub restarted: bool,
     /// Present where nothing is run but devices are held for someone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,7 +184,7 @@ pub struct LaunchSpec {
 }
 
 impl Cluster {
-    /// What a worker should have, with all it needs to begin what it does not have yet.
+    /// Assignments of a worker, with launch specifications for attempts that have not started.
     pub fn assignments(&self, worker: WorkerId) -> Assignments {
         let infos = self.worker(worker).map(|w| &w.info.devices[..]).unwrap_or_default();
         let attempts = self.desired(worker).map(|d| {
@@ -231,7 +231,7 @@ impl Cluster {
     }
 }
 
-/// What is filled in where a command says `%{index}` or `%{job}`.
+/// Values of the placeholders `%{index}` and `%{job}`.
 #[derive(Clone, Copy)]
 struct Placeholders {
     job: JobId,

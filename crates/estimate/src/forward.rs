@@ -119,7 +119,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Who refers to tensors beside the operators that use them.
+/// References that keep tensors alive beside the operators that use them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holder {
     /// A Python program: the caller holds the inputs, calls of modules their arguments, and local variables their values.

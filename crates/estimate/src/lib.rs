@@ -55,7 +55,7 @@ pub struct Request {
     pub mode: Mode,
     /// How it would be trained.
     pub training: Training,
-    /// Whose kernels run; [`Device::Cpu`] has no workspaces and no context.
+    /// Device whose kernels run; [`Device::Cpu`] has no workspaces and no context.
     pub device: Device,
     /// The type of GPU, where it is known: sets workspaces and when cached memory is given back.
     pub gpu: Option<&'static Gpu>,

@@ -21,7 +21,7 @@ pub struct GpuView {
     pub free_bytes: u64,
     /// Memory used by processes that warpyard did not start.
     pub foreign_bytes: u64,
-    /// Those processes, where the driver lists them.
+    /// Foreign processes on the GPU, where the driver lists them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<ForeignProcess>,
     /// Tasks on it.

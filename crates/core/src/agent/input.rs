@@ -1,4 +1,4 @@
-//! What an agent is told.
+//! Inputs of the agent.
 
 use super::ForeignRecordId;
 use crate::event::End;
@@ -8,82 +8,82 @@ use crate::protocol::MemoryUse;
 use crate::spec::OnLost;
 use std::collections::BTreeMap;
 
-/// Something an agent is told. Assignments are told by [`Agent::assign`](super::Agent::assign).
+/// An input of the agent. Assignments come by [`Agent::assign`](super::Agent::assign).
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// A record that an earlier agent left was found. All of them are told before the first assignments.
+    /// A record of an earlier agent was found. All of them come before the first assignments.
     Found(FoundRecord),
-    /// The executor sees how an attempt is.
+    /// The executor observed an attempt.
     Seen(AttemptId, Observation),
-    /// The executor did not launch an attempt.
+    /// The executor refused to launch an attempt.
     Refused(AttemptId, LaunchRefusal),
-    /// Launches that were not seen to begin may be lost.
+    /// Launches that have not been seen to start may be lost.
     LaunchesLost,
-    /// Nothing is left of a stranger's processes.
+    /// No process of a foreign record is left.
     ForeignGone(ForeignRecordId),
-    /// How the devices are, by the driver's name.
+    /// Device states, by the driver's name.
     Devices(BTreeMap<String, DeviceState>),
-    /// Device memory that attempts use.
+    /// Device memory in use, by attempt.
     MemoryUsed(MemoryUse),
     /// The timer fired.
     Timer,
-    /// Everything was looked at: what is not so yet is asked for again, and the next report is a full one.
+    /// A full scan of the machine ended: outputs that have had no effect yet are repeated, and the next report is a full one.
     Look,
-    /// The link was down and is up.
+    /// The link was re-established.
     Connected,
-    /// The agent is to leave.
+    /// Shut the agent down.
     Leave {
-        /// Whether everything is ended first.
+        /// Whether all attempts are killed first.
         kill: bool,
     },
 }
 
-/// A record that an earlier agent left.
+/// An attempt record of an earlier agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FoundRecord {
-    /// The attempt it is about, by its own account.
+    /// Attempt id stated in the record.
     pub attempt: AttemptId,
-    /// Whose it is.
+    /// Log the record belongs to.
     pub owner: RecordOwner,
-    /// What happens to it when the worker is lost.
+    /// Disposition of the attempt when the worker is lost.
     pub on_lost: OnLost,
-    /// How the attempt is.
+    /// Observed state of the attempt.
     pub seen: Observation,
 }
 
-/// Whose record it is: job numbers are given again by a log that does not know of its predecessor.
+/// Owner of a record: a log that does not know of its predecessor assigns the same job numbers again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordOwner {
     /// The log that numbered the attempt's job, and that this worker serves.
     ThisLog,
-    /// By its place it is this log's; by its contents it is another's, or another attempt's.
+    /// A record in this log's directory whose contents name another log, or another attempt.
     Misfiled(String),
     /// Another log, or one from before logs had ids.
     AnotherLog(ForeignRecordId),
 }
 
-/// How an attempt is, as its executor sees it.
+/// An attempt as its executor observes it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation {
-    /// Nothing of it has begun; a launch may be on its way, unless it was called off.
+    /// No process has started; a launch may be under way, unless it was called off.
     NotStarted,
-    /// Its process runs.
+    /// Its process is running.
     Running,
     /// Its process is frozen.
     Frozen,
-    /// It is over.
+    /// It has ended.
     Exited(End),
     /// Its record is damaged.
     Unreadable(String),
 }
 
-/// Why an attempt was not launched.
+/// Reason why an attempt was not launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaunchRefusal {
-    /// Someone else uses a device of it.
+    /// A foreign process uses one of its devices.
     DeviceInUse(String),
-    /// It cannot be started, here or elsewhere.
+    /// It cannot be started on any worker.
     Impossible(String),
-    /// The executor can start nothing at all.
+    /// The executor cannot start anything.
     Broken(String),
 }

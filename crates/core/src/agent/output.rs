@@ -1,11 +1,11 @@
-//! What an agent wants done.
+//! Outputs of the agent.
 
 use super::CONTACT_LOST;
 use crate::event::EndReason;
 use crate::ids::AttemptId;
 use crate::time::{Span, Time};
 
-/// Something to be done. It may be asked for again, and doing it twice must do no harm.
+/// An output of the agent. Outputs are idempotent: any of them may be repeated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Start an attempt, unless it was ever started. Answered by [`Input::Refused`](super::Input::Refused) where that is
@@ -13,56 +13,56 @@ pub enum Output {
     Launch(AttemptId),
     /// Freeze it.
     Freeze(AttemptId),
-    /// Have it go on, also if it was asked to freeze and has not yet.
+    /// Thaw it, or revoke a freeze that has not taken effect yet.
     Thaw(AttemptId),
-    /// Have it end by itself at a moment good for it.
+    /// Ask it to yield: to save and exit at its next boundary.
     Yield(AttemptId),
-    /// End it.
+    /// Stop it: SIGTERM, then SIGKILL after the grace period.
     Stop {
         /// Which.
         attempt: AttemptId,
-        /// Between asking it to end and ending it.
+        /// Grace period between SIGTERM and SIGKILL.
         grace: Span,
-        /// Why. The record of its end must tell, for the agent may have died by then.
+        /// Cause, stored in the record of its end because the agent may not live to report it.
         cause: StopCause,
     },
-    /// See to it that an attempt that has not begun never does. Answered by [`Input::Seen`](super::Input::Seen), as it may
-    /// have begun meanwhile.
+    /// Prevent an attempt that has not started from ever starting. Answered by [`Input::Seen`](super::Input::Seen), as it may
+    /// have started meanwhile.
     CallOff(AttemptId),
-    /// End what is left of an attempt whose record cannot be relied on, and set the record aside. Answered by
+    /// Kill the processes of an attempt whose record is damaged, and set the record aside. Answered by
     /// [`Observation::NotStarted`](super::Seen::NotStarted).
     Discard {
         /// Which.
         attempt: AttemptId,
-        /// What is wrong with its record.
+        /// Damage found in its record.
         why: String,
     },
-    /// Remove an attempt's record: the server knows its end.
+    /// Remove an attempt's record: the server has acknowledged its end.
     Retire(AttemptId),
-    /// End an attempt of another log. Answered by [`Input::ForeignGone`](super::Input::ForeignGone).
+    /// Stop an attempt of another log. Answered by [`Input::ForeignGone`](super::Input::ForeignGone).
     StopForeign {
         /// Which.
         stranger: ForeignRecordId,
-        /// Between asking it to end and ending it.
+        /// Grace period between SIGTERM and SIGKILL.
         grace: Span,
     },
     /// Remove the record of an attempt of another log.
     RetireForeign(ForeignRecordId),
-    /// Tell it [`Input::Timer`](super::Input::Timer) then.
+    /// Deliver [`Input::Timer`](super::Input::Timer) at this time.
     SetTimer(Time),
 }
 
-/// Why an attempt is ended.
+/// Cause of stopping an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopCause {
-    /// The server wants it, or has given the attempt up.
+    /// The server asked for it, or no longer assigns the attempt.
     Wanted,
     /// The lease expired, and the attempt may run elsewhere by now.
     LeaseExpired,
 }
 
 impl StopCause {
-    /// How an attempt ended that was ended for this. Nobody asked for one to stop whose lease expired: it counts as lost.
+    /// End reason of an attempt stopped for this cause. One stopped by an expired lease counts as lost, since nobody asked for it.
     pub fn how(self) -> EndReason {
         match self {
             StopCause::Wanted => EndReason::Stopped,

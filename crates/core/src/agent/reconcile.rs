@@ -9,7 +9,7 @@ use crate::spec::default_grace;
 use crate::time::{Span, Time};
 use smallvec::SmallVec;
 
-/// What is to be done about an attempt that is here.
+/// Step that brings an attempt on this worker closer to its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Freeze,

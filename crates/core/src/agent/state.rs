@@ -1,33 +1,33 @@
-//! An attempt's life on a worker.
+//! The states of an attempt on a worker.
 
 use crate::event::{End, EndReason, Usage};
 use crate::protocol::AttemptStatus;
 use crate::spec::OnLost;
 use crate::time::Time;
 
-/// What an attempt is at, as its worker knows it.
+/// State of an attempt as its worker knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttemptState {
-    /// It was launched, and has not been seen running yet.
+    /// Launched, and not seen running yet.
     Launching {
-        /// When it was launched last.
+        /// Time of the latest launch.
         since: Time,
     },
-    /// Its process runs.
+    /// Its process is running.
     Running,
     /// Its process is frozen.
     Frozen,
-    /// It is not to begin, and the executor has yet to say that it did not.
+    /// Being called off: it must not start, and the executor has yet to confirm that it did not.
     CallingOff {
-        /// How it is over then.
+        /// End reason it gets once that is confirmed.
         how: EndReason,
     },
-    /// It is over. Kept until the server knows that.
+    /// Ended. Kept until the server has acknowledged it.
     Ended(End),
 }
 
 impl AttemptState {
-    /// Whether it is over.
+    /// Whether it has ended.
     pub fn is_ended(&self) -> bool {
         matches!(self, AttemptState::Ended(_))
     }
@@ -36,7 +36,7 @@ impl AttemptState {
         matches!(self, AttemptState::CallingOff { .. })
     }
 
-    /// What the server is told of it; nothing before it has begun.
+    /// Status to report; none before it has started.
     pub(super) fn standing(&self) -> Option<AttemptStatus> {
         match self {
             AttemptState::Launching { .. } | AttemptState::CallingOff { .. } => None,
@@ -58,7 +58,7 @@ impl AttemptState {
     }
 }
 
-/// An attempt and what is to be known of it besides.
+/// An attempt on this worker, with what the agent tracks beside its state.
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub(super) state: AttemptState,

@@ -101,7 +101,7 @@ impl Semantics {
     }
 }
 
-/// Whose kernels run.
+/// Device whose kernels run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Device {
     /// A GPU through CUDA.

@@ -16,7 +16,7 @@ pub struct AttemptRow {
     pub task_name: String,
     /// The value of its place in the array.
     pub array_index: Option<u32>,
-    /// Whose it was.
+    /// User it belonged to.
     pub user: String,
     /// The worker's name.
     pub worker: String,
@@ -64,7 +64,7 @@ pub struct JobRow {
     pub job: JobId,
     /// Its name.
     pub name: String,
-    /// Whose it was.
+    /// User it belonged to.
     pub user: String,
     /// When it was submitted.
     pub submitted: Time,
@@ -76,7 +76,7 @@ pub struct JobRow {
     pub tasks: u64,
     /// Its priority when it was submitted.
     pub priority: i64,
-    /// Whom it was for, beside the user.
+    /// Project it was for.
     pub project: Option<String>,
     /// When its first attempt began.
     pub started: Option<Time>,
