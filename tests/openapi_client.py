@@ -5,18 +5,18 @@ import time
 
 from generated import AuthenticatedClient
 from generated.api.default import get_gpus, get_jobs, get_jobs_id, get_jobs_id_logs, post_jobs
-from generated.models import JobOrder, OneTaskJob, Outcome, ProblemBody, State, StateFilter, Submit, Submitted
+from generated.models import JobOrder, OneTaskJob, Outcome, ProblemBody, State, StateFilter, SubmitReply, SubmitRequest
 
 url, token = sys.argv[1:]
 client = AuthenticatedClient(base_url=url, token=token, raise_on_unexpected_status=True)
 
 
 def submit(**fields):
-    return post_jobs.sync(client=client, body=Submit(doc=OneTaskJob(**fields)))
+    return post_jobs.sync(client=client, body=SubmitRequest(doc=OneTaskJob(**fields)))
 
 
 submitted = submit(name="hello", command="echo hello from a generated client", gpus=1, timeout="10m")
-assert isinstance(submitted, Submitted), submitted
+assert isinstance(submitted, SubmitReply), submitted
 
 deadline = time.monotonic() + 60
 while True:
