@@ -30,7 +30,7 @@ pub enum Output {
     /// have started meanwhile.
     CallOff(AttemptId),
     /// Kill the processes of an attempt whose record is damaged, and set the record aside. Answered by
-    /// [`Observation::NotStarted`](super::Seen::NotStarted).
+    /// [`Observation::NotStarted`](super::Observation::NotStarted).
     Discard {
         /// Which.
         attempt: AttemptId,
