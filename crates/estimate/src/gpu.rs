@@ -1,5 +1,5 @@
-//! GPU types: memory, arithmetic and bandwidth from the maker's data sheets, found by name as people write it. Where boards of a
-//! name differ, the figures are of the SXM board, and of the PCIe board where there is no other.
+//! GPU types: nominal memory, arithmetic and bandwidth, found by name as people write it. The figures were written down without the
+//! makers' data sheets at hand and are yet to be checked against them. Where boards of a name differ, the figures are of the SXM board, and of the PCIe board where there is no other.
 
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ pub struct Gpu {
     pub name: &'static str,
     /// Memory in bytes.
     pub memory: u64,
-    /// Single-precision floating-point operations per second, without tensor cores. None where data sheets do not agree on it.
+    /// Single-precision floating-point operations per second, without tensor cores. None where it is not known well enough.
     pub flops: Option<f64>,
     /// Bytes per second to its memory.
     pub bandwidth: f64,

@@ -120,7 +120,7 @@ pub struct Estimate {
     pub unknown_operators: Vec<String>,
     /// The largest tensors.
     pub largest: Vec<Largest>,
-    /// Seconds of one pass at each type's published rates: a relative length, not calibrated to any machine.
+    /// Seconds of one pass at each type's nominal rates: a relative length, not calibrated to any machine.
     pub seconds_by_gpu: BTreeMap<&'static str, f64>,
 }
 

@@ -33,7 +33,7 @@ impl Work {
         Self { operators: vec![(2.0 * macs as f64, bytes as f64)] }
     }
 
-    /// Seconds on a type of GPU at its published rates, where both are known.
+    /// Seconds on a type of GPU at its nominal rates, where both are known.
     pub(crate) fn seconds(&self, gpu: &Gpu, training: bool) -> Option<f64> {
         let rate = gpu.flops?;
         let each = self.operators.iter().map(|(flops, bytes)| (flops / rate).max(bytes / gpu.bandwidth));

@@ -31,8 +31,8 @@ class Estimate(dict[str, Any]):
 
     @property
     def request_bytes(self) -> int:
-        """The GPU memory to request: the upper bound, with the CUDA context."""
-        return int(self["upper_bytes"]) + int(self["context_bytes"])
+        """The GPU memory to request: the upper bound, which includes the assumed CUDA context."""
+        return int(self["upper_bytes"])
 
 
 class Run:

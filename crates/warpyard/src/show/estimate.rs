@@ -79,7 +79,7 @@ fn seconds(estimate: &Estimate, request: &Request) -> String {
     let each: Vec<String> =
         of.map(|(name, seconds)| format!("{name} {} ms", figure(seconds * 1e3))).collect();
     let what = if request.mode == Mode::Train { "a step" } else { "a pass" };
-    format!("{} for {what} at published rates: relative, not calibrated", each.join(", "))
+    format!("{} for {what} at nominal rates: relative, not calibrated", each.join(", "))
 }
 
 /// A large number as people say it: 25.6 M.
