@@ -10,4 +10,5 @@ pub mod quantity;
 pub mod secrets;
 pub mod selector;
 pub mod text;
+pub mod token;
 pub mod wire;

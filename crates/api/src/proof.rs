@@ -16,6 +16,25 @@ pub fn server_proof(token: &str, nonce: &str, host: &str) -> String {
     hex(&hmac(token.as_bytes(), &["warpyard server proof 1", nonce, host]))
 }
 
+/// What a server stores of a secret of 256 random bits: a name to look it up by, and a key that proves knowledge of it to
+/// whoever has the secret. Both are HMACs under the secret itself, from which it cannot be found, so that reading them lets
+/// nobody in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecretDigest {
+    /// The name, in 32 hexadecimal digits. Not secret.
+    pub id: String,
+    /// The key, in 64 hexadecimal digits.
+    pub key: String,
+}
+
+impl SecretDigest {
+    /// The digest of a secret.
+    pub fn of(secret: &str) -> SecretDigest {
+        let of = |purpose| hmac(secret.as_bytes(), &[purpose]);
+        SecretDigest { id: hex(&of("warpyard secret id 1")[..16]), key: hex(&of("warpyard secret key 1")) }
+    }
+}
+
 /// A name derived from the token: the same for the same use, and unguessable without the token.
 pub fn derived_name(token: &str, uses: &[&str]) -> String {
     hex(&hmac(token.as_bytes(), &[&["warpyard derived name 1"], uses].concat())[..12])
@@ -63,6 +82,13 @@ mod tests {
             hex(&hmac_of(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First")),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
         );
+    }
+
+    #[test]
+    fn a_digest_tells_nothing_of_its_secret_and_its_parts_differ() {
+        let (a, b) = (SecretDigest::of("wys_a"), SecretDigest::of("wys_b"));
+        assert!(a.id != b.id && a.key != b.key && !a.key.contains(&a.id) && a == SecretDigest::of("wys_a"));
+        assert_eq!((a.id.len(), a.key.len()), (32, 64));
     }
 
     #[test]

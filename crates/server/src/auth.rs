@@ -130,10 +130,17 @@ impl Authenticator {
         self.hosts.kind(host.to_str().ok()?)
     }
 
-    /// The proof that this server knows its token, for a client that reached it by this host.
-    pub(crate) fn proof(&self, nonce: &str, host: &str, local: SocketAddr) -> Option<String> {
-        let vouched = self.token.len() >= MIN_TOKEN_LENGTH && self.hosts.vouches_for(host, local);
-        vouched.then(|| server_proof(&self.token, nonce, host))
+    /// The proof that this server knows its token, or another key, for a client that reached it by this host.
+    pub(crate) fn proof(
+        &self,
+        key: Option<&str>,
+        nonce: &str,
+        host: &str,
+        local: SocketAddr,
+    ) -> Option<String> {
+        let key = key.unwrap_or(&self.token);
+        let vouched = key.len() >= MIN_TOKEN_LENGTH && self.hosts.vouches_for(host, local);
+        vouched.then(|| server_proof(key, nonce, host))
     }
 
     /// A one-time link for a caller.

@@ -1,6 +1,9 @@
-//! The caller of a request and its permissions: the server's owner may do everything, users of a shared machine what
-//! concerns their own jobs. The identity comes from the kernel (peer credentials of a socket) or from the owner's token.
+//! The caller of a request and its permissions: the server's owner may do everything, users what concerns their own jobs,
+//! viewers look, and workers do a worker's work. The identity comes from the kernel (peer credentials of a socket), from a
+//! token, or from a worker that vouches for a user of its machine. What a role may ask for at all is decided in one place,
+//! [`Caller::permits`], by the [`Access`] that every endpoint declares.
 
+use crate::tokens::{Bearer, Role, Tokens};
 use serde::{Deserialize, Serialize};
 use std::io;
 use tokio::net::UnixStream;
@@ -39,31 +42,63 @@ pub(crate) struct Sharing {
     pub(crate) private: bool,
 }
 
+/// What an endpoint requires of its callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nothing: it reveals nothing about the server's users, or checks a secret of its own.
+    Open,
+    /// To be a person: viewers too.
+    Read,
+    /// To be a person who may change something.
+    Change,
+    /// To be an admin; with what only admins may do.
+    Admin(&'static str),
+    /// To be a worker.
+    Worker,
+}
+
 /// The caller of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// The holder of the server's token, or of a session that began with it.
     Owner,
-    /// A user of this machine, named by the kernel.
+    /// A user with an account on this machine.
     Account {
         /// The account.
         person: Account,
-        /// Whether the user is an admin.
-        admin: bool,
+        /// What the user may do.
+        role: Role,
         /// Whether other users' jobs are hidden from the user.
         private: bool,
-        /// Where the umask and limits of the user's tasks come from.
+        /// How the user is known.
         from: OriginSource,
     },
+    /// A person who has no account on this machine: the holder of a personal token, or someone a worker vouches for.
+    Remote {
+        /// The user, if the token has one.
+        user: Option<String>,
+        /// What they may do.
+        role: Role,
+        /// Whether other users' jobs are hidden from them.
+        private: bool,
+        /// How they are known.
+        from: OriginSource,
+    },
+    /// A worker, by its key.
+    Worker(String),
 }
 
-/// Where the umask and the limits of a user's tasks come from.
+/// How a user is known, which says where the umask and the limits of the user's tasks come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OriginSource {
-    /// The calling process, where the kernel names it.
+    /// By the kernel, and from the calling process, where the kernel names it.
     Process(Option<i32>),
-    /// What was read from the process that logged in to the pages.
+    /// By a session of the pages, and from what was read of the process that logged in.
     Known(Option<Origin>),
+    /// By the personal token with this id.
+    Token(String),
+    /// By the word of this worker.
+    Worker(String),
 }
 
 impl Caller {
@@ -75,26 +110,109 @@ impl Caller {
     }
 
     fn account(person: Account, sharing: &Sharing, from: OriginSource) -> Caller {
-        let admin = person.uid == 0 || person.is_in(&sharing.admins);
-        Caller::Account { person, admin, private: sharing.private, from }
+        let role = if sharing.administers(&person) { Role::Admin } else { Role::User };
+        Caller::Account { person, role, private: sharing.private, from }
+    }
+
+    /// The caller behind a bearer token. Where tasks run as their users, the token's user is looked up each time.
+    pub(crate) fn bearing(bearer: Bearer, sharing: Option<&Sharing>) -> io::Result<Caller> {
+        let (id, user, role) = match bearer {
+            Bearer::Worker(name) => return Ok(Caller::Worker(name)),
+            Bearer::Person { id, user, role } => (id, user, role),
+        };
+        Caller::remote(user, role, sharing, OriginSource::Token(id))
+    }
+
+    /// The caller that a worker vouches for. A worker's word is worth no more than its machine, so it is never that of root
+    /// or of an admin.
+    pub(crate) fn vouched_for(
+        user: &str,
+        worker: &str,
+        sharing: Option<&Sharing>,
+    ) -> io::Result<Result<Caller, AccessDenied>> {
+        let denied = |why: String| Ok(Err(AccessDenied::forbidden(code::MAY_NOT_VOUCH, why)));
+        let Some(sharing) = sharing else {
+            return denied("this server serves its owner alone, so that workers vouch for nobody".into());
+        };
+        let admin = match Account::by_name(user)? {
+            Some(person) => sharing.administers(&person),
+            None => user == "root",
+        };
+        if admin {
+            return denied(format!(
+                "a worker vouches neither for root nor for admins, and {user} is one; use the server's own socket, or a \
+                 token of yours"
+            ));
+        }
+        let from = OriginSource::Worker(worker.to_owned());
+        Caller::remote(Some(user.to_owned()), Role::User, Some(sharing), from).map(Ok)
+    }
+
+    fn remote(
+        user: Option<String>,
+        role: Role,
+        sharing: Option<&Sharing>,
+        from: OriginSource,
+    ) -> io::Result<Caller> {
+        let private = sharing.is_some_and(|sharing| sharing.private);
+        let account = match (&user, sharing) {
+            (Some(name), Some(_)) => Account::by_name(name)?,
+            _ => None,
+        };
+        Ok(match account {
+            Some(person) => Caller::Account { person, role, private, from },
+            None => Caller::Remote { user, role, private, from },
+        })
     }
 
     /// The caller with its origin read, so that it outlives the calling process.
     pub(crate) fn remembered(self) -> Result<Caller, AccessDenied> {
         let origin = self.origin()?;
         Ok(match self {
-            Caller::Account { person, admin, private, .. } => {
-                Caller::Account { person, admin, private, from: OriginSource::Known(origin) }
+            Caller::Account { person, role, private, from: OriginSource::Process(_) } => {
+                Caller::Account { person, role, private, from: OriginSource::Known(origin) }
             }
-            owner => owner,
+            other => other,
         })
+    }
+
+    /// What the caller may do; none for a worker.
+    pub(crate) fn role(&self) -> Option<Role> {
+        match self {
+            Caller::Owner => Some(Role::Admin),
+            Caller::Account { role, .. } | Caller::Remote { role, .. } => Some(*role),
+            Caller::Worker(_) => None,
+        }
     }
 
     /// Whether the caller may do everything.
     pub(crate) fn is_admin(&self) -> bool {
+        self.role() == Some(Role::Admin)
+    }
+
+    /// How a user is known; the owner and workers are known by their secrets alone.
+    pub(crate) fn known_by(&self) -> Option<&OriginSource> {
         match self {
-            Caller::Owner => true,
-            Caller::Account { admin, .. } => *admin,
+            Caller::Account { from, .. } | Caller::Remote { from, .. } => Some(from),
+            Caller::Owner | Caller::Worker(_) => None,
+        }
+    }
+
+    /// Whether the caller may ask for what requires this access at all. Whose job it concerns is looked at afterwards.
+    pub(crate) fn permits(&self, access: Access) -> Result<(), AccessDenied> {
+        let denied = |code, message: String| Err(AccessDenied::forbidden(code, message));
+        match (access, self.role()) {
+            (Access::Open, _) | (Access::Worker, None) => Ok(()),
+            (Access::Worker, Some(_)) => denied(code::WORKERS_ONLY, "only a worker's key allows this".into()),
+            (Access::Read | Access::Change | Access::Admin(_), None) => {
+                denied(code::PEOPLE_ONLY, "a worker's key does not allow this; use a token of yours".into())
+            }
+            (Access::Read, Some(_)) | (Access::Change, Some(Role::User | Role::Admin)) => Ok(()),
+            (Access::Change, Some(Role::Viewer)) => {
+                denied(code::READ_ONLY, "the token is a viewer's, which changes nothing".into())
+            }
+            (Access::Admin(_), Some(Role::Admin)) => Ok(()),
+            (Access::Admin(to), Some(_)) => denied(code::ADMINS_ONLY, format!("only admins may {to}")),
         }
     }
 
@@ -103,18 +221,42 @@ impl Caller {
         self.is_admin() || self.name() == Some(user)
     }
 
-    /// Their login name; the owner's is not known.
+    /// Their login name; the owner's is not known, and a worker has none.
     pub(crate) fn name(&self) -> Option<&str> {
         match self {
-            Caller::Owner => None,
+            Caller::Owner | Caller::Worker(_) => None,
             Caller::Account { person, .. } => Some(&person.name),
+            Caller::Remote { user, .. } => user.as_deref(),
+        }
+    }
+
+    /// The account of this machine that the caller has.
+    pub(crate) fn person(&self) -> Option<&Account> {
+        match self {
+            Caller::Account { person, .. } => Some(person),
+            Caller::Owner | Caller::Remote { .. } | Caller::Worker(_) => None,
+        }
+    }
+
+    /// The name by which quotas of connections and requests count the caller; the owner's are not limited.
+    pub(crate) fn quota_name(&self) -> Option<String> {
+        match self {
+            Caller::Owner => None,
+            Caller::Worker(name) => Some(format!("worker {name}")),
+            Caller::Account { person, .. } => Some(person.name.clone()),
+            Caller::Remote { user: Some(user), .. } => Some(user.clone()),
+            Caller::Remote { from: OriginSource::Token(id), .. } => Some(format!("token {id}")),
+            Caller::Remote { .. } => Some(String::new()),
         }
     }
 
     /// Whose job a submission is: nobody but an admin submits for another.
     pub(crate) fn submits_for(&self, asked: Option<String>) -> Result<String, AccessDenied> {
         match (self.name(), asked) {
-            (None, asked) => Ok(asked.unwrap_or_else(|| "unknown".into())),
+            (None, asked) if self.is_admin() => Ok(asked.unwrap_or_else(|| "unknown".into())),
+            (None, _) => {
+                Err(AccessDenied::forbidden(code::NO_ACCOUNT, "the token is nobody's, so it submits nothing"))
+            }
             (Some(name), None) => Ok(name.to_owned()),
             (Some(name), Some(asked)) if asked == name || self.is_admin() => Ok(asked),
             (Some(name), Some(asked)) => Err(AccessDenied::forbidden(
@@ -125,12 +267,12 @@ impl Caller {
     }
 
     /// What else their tasks take over from the process that calls. One that is gone has no limits to take over, and
-    /// theirs must not be those of the server for that.
+    /// theirs must not be those of the server for that. A process on another machine has none that count here.
     pub(crate) fn origin(&self) -> Result<Option<Origin>, AccessDenied> {
         let Caller::Account { person, from, .. } = self else { return Ok(None) };
         match from {
             OriginSource::Known(origin) => Ok(origin.clone()),
-            OriginSource::Process(None) => Ok(None),
+            OriginSource::Process(None) | OriginSource::Token(_) | OriginSource::Worker(_) => Ok(None),
             OriginSource::Process(Some(pid)) => match umask_and_limits(*pid, person.uid) {
                 Some(origin) => Ok(Some(origin)),
                 None => Err(AccessDenied::forbidden(
@@ -142,18 +284,15 @@ impl Caller {
     }
 
     /// Denies a request of a caller who is not an admin.
-    pub(crate) fn must_be_admin(&self, to: &str) -> Result<(), AccessDenied> {
-        match self.is_admin() {
-            true => Ok(()),
-            false => Err(AccessDenied::forbidden(code::ADMINS_ONLY, format!("only admins may {to}"))),
-        }
+    pub(crate) fn must_be_admin(&self, to: &'static str) -> Result<(), AccessDenied> {
+        self.permits(Access::Admin(to))
     }
 
     /// Denies a request of a caller who neither owns the job nor is an admin.
     pub(crate) fn must_own(&self, user: &str, to: &str) -> Result<(), AccessDenied> {
         match self {
             _ if self.owns(user) => Ok(()),
-            Caller::Account { private: true, .. } => {
+            Caller::Account { private: true, .. } | Caller::Remote { private: true, .. } => {
                 Err(AccessDenied::hidden(code::UNKNOWN_JOB, "there is no such job of yours"))
             }
             _ => Err(AccessDenied::forbidden(
@@ -161,6 +300,13 @@ impl Caller {
                 format!("the job belongs to {user}; only they and admins can {to}"),
             )),
         }
+    }
+}
+
+impl Sharing {
+    /// Whether an account may do everything.
+    fn administers(&self, person: &Account) -> bool {
+        person.uid == 0 || person.is_in(&self.admins)
     }
 }
 
@@ -179,16 +325,39 @@ pub(crate) enum LoginIdentity {
         /// What the process had from which they logged in.
         origin: Option<Origin>,
     },
+    /// The holder of a personal token.
+    Token {
+        /// The id of the token, with which the session ends.
+        id: String,
+        /// Whose the token is, if it is anyone's.
+        user: Option<String>,
+    },
+    /// Someone a worker vouched for.
+    Vouched {
+        /// Their login name.
+        user: String,
+        /// The worker, with whose key the session ends.
+        worker: String,
+    },
 }
 
 impl LoginIdentity {
     /// The identity of a caller that was [`remembered`](Caller::remembered).
     pub(crate) fn of(caller: Caller) -> LoginIdentity {
-        match caller {
-            Caller::Owner => LoginIdentity::Owner,
-            Caller::Account { person, from, .. } => {
-                let origin = if let OriginSource::Known(origin) = from { origin } else { None };
+        let user = caller.name().map(str::to_owned);
+        match (caller.known_by().cloned(), caller) {
+            (Some(OriginSource::Token(id)), _) => LoginIdentity::Token { id, user },
+            (Some(OriginSource::Worker(worker)), _) => {
+                LoginIdentity::Vouched { user: user.unwrap_or_default(), worker }
+            }
+            (from, Caller::Account { person, .. }) => {
+                let origin = if let Some(OriginSource::Known(origin)) = from { origin } else { None };
                 LoginIdentity::Account { name: person.name, uid: person.uid, origin }
+            }
+            (_, Caller::Owner) => LoginIdentity::Owner,
+            // Neither logs in: a session of no token is nobody's.
+            (_, Caller::Remote { .. } | Caller::Worker(_)) => {
+                LoginIdentity::Token { id: String::new(), user }
             }
         }
     }
@@ -198,15 +367,29 @@ impl LoginIdentity {
         match self {
             LoginIdentity::Owner => None,
             LoginIdentity::Account { name, .. } => Some(name),
+            LoginIdentity::Token { user, .. } => user.as_deref(),
+            LoginIdentity::Vouched { user, .. } => Some(user),
         }
     }
 
-    /// Who that is as the machine knows them now: groups are left and accounts removed while a login lasts, and a
-    /// server may be started again for its owner alone.
-    pub(crate) fn now(self, sharing: Option<&Sharing>) -> io::Result<Option<Caller>> {
+    /// Who that is as the machine knows them now: groups are left, accounts removed and tokens revoked while a login lasts,
+    /// and a server may be started again for its owner alone. `vouches` says whether a worker still may vouch.
+    pub(crate) fn now(
+        self,
+        sharing: Option<&Sharing>,
+        tokens: &Tokens,
+        vouches: impl Fn(&str) -> bool,
+    ) -> io::Result<Option<Caller>> {
         let (name, uid, origin) = match self {
             LoginIdentity::Owner => return Ok(Some(Caller::Owner)),
             LoginIdentity::Account { name, uid, origin } => (name, uid, origin),
+            LoginIdentity::Token { id, .. } => {
+                return tokens.holder(&id).map(|bearer| Caller::bearing(bearer, sharing)).transpose();
+            }
+            LoginIdentity::Vouched { worker, .. } if !vouches(&worker) => return Ok(None),
+            LoginIdentity::Vouched { user, worker } => {
+                return Ok(Caller::vouched_for(&user, &worker, sharing)?.ok());
+            }
         };
         let Some(sharing) = sharing else { return Ok(None) };
         let found = Account::by_uid(uid)?.filter(|found| found.name == name);
@@ -248,7 +431,8 @@ pub(crate) mod tests {
             home: "/home".into(),
             shell: "/bin/sh".into(),
         };
-        Caller::Account { person, admin, private: false, from: OriginSource::Process(None) }
+        let role = if admin { Role::Admin } else { Role::User };
+        Caller::Account { person, role, private: false, from: OriginSource::Process(None) }
     }
 
     #[test]
@@ -264,15 +448,16 @@ pub(crate) mod tests {
         let shared = |admins: &str| Sharing { admins: admins.into(), private: false };
         let caller = Caller::account(person, &shared(&name), OriginSource::Known(None));
         let kept = serde_json::to_string(&LoginIdentity::of(caller)).expect("JSON");
+        let tokens = Tokens::in_memory(crate::clock::Clock::system());
         let now = |sharing: Option<&Sharing>| {
             let holder: LoginIdentity = serde_json::from_str(&kept).expect("a holder");
-            holder.now(sharing).expect("accounts").map(|caller| caller.is_admin())
+            holder.now(sharing, &tokens, |_| false).expect("accounts").map(|caller| caller.is_admin())
         };
         assert_eq!(now(Some(&shared(&name))), Some(true));
         assert_eq!(now(Some(&shared("a group they are not in"))), Some(false));
         assert_eq!(now(None), None, "the server is its owner's alone now");
         let other = LoginIdentity::Account { name: "someone-before-them".into(), uid: 1, origin: None };
-        assert_eq!(other.now(Some(&shared(&name))).expect("accounts"), None);
+        assert_eq!(other.now(Some(&shared(&name)), &tokens, |_| false).expect("accounts"), None);
     }
 
     #[test]

@@ -86,9 +86,22 @@ pub struct Config {
     pub log_level: Option<LogLevel>,
     /// The form of log output; `text` unless set.
     pub log_format: Option<LogFormat>,
+    /// The workers of other machines.
+    #[serde(default)]
+    pub workers: WorkersConfig,
     /// How much people may have.
     #[serde(default)]
     pub limits: LimitsConfig,
+}
+
+/// What concerns workers on other machines.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkersConfig {
+    /// Workers that may vouch for the users of their machines, beside those that joined with a token made with `--vouch`.
+    /// They never vouch for root or for admins.
+    #[serde(default)]
+    pub vouch: Vec<String>,
 }
 
 /// Severity of log output.

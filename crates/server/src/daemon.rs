@@ -23,6 +23,7 @@ use crate::idle_gpus;
 use crate::repairs::Repairs;
 use crate::serve::{Limits, serve};
 use crate::store::LogError;
+use crate::tokens::{TokenFileError, Tokens};
 use crate::unix_listener::{BindError, SocketListener};
 use crate::usage_samples;
 use recovered::Recovered;
@@ -95,6 +96,9 @@ pub enum DaemonError {
     /// The log and the rest of the data directory do not belong together.
     #[error(transparent)]
     Consistency(#[from] ConsistencyError),
+    /// The tokens and keys.
+    #[error(transparent)]
+    Tokens(#[from] TokenFileError),
     /// The derived tables.
     #[error(transparent)]
     Replica(#[from] ReplicaError),
@@ -178,6 +182,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
     let policy = chosen_policy(&options)?;
     let Recovered { engine, log, replicator, layout, repairs, clock, replayed } =
         Recovered::from(&data, &options)?;
+    let tokens = Tokens::open(data.path(), clock.clone())?;
     let notices = replicator.notices();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(DaemonError::Runtime)?;
@@ -195,7 +200,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
     let hosts = Hosts::new(&options.config.hosts, &host_name(), sockets.address);
     let auth = Authenticator::kept(token, sockets.address, hosts, data.path(), clock);
     let login = auth.link(Caller::Owner).map_err(DaemonError::Runtime)?;
-    let base = AppParts { engine: engine.clone(), auth, notices, layout, url: sockets.url(), stop };
+    let base = AppParts { engine: engine.clone(), auth, tokens, notices, layout, url: sockets.url(), stop };
     let app = Arc::new(app(base, &options, sharing, agent.as_ref(), &repairs));
     let report = runtime.block_on(async {
         set_policy(&engine, policy).await?;
@@ -285,9 +290,11 @@ fn app(
     let mut app = App {
         defaults: defaults(config),
         watched: agent.map(AgentHandle::devices),
+        local_worker: agent.map(|agent| agent.info().name.clone()),
         bounds: agent.map(|agent| agent.bounds().clone()),
         limits: Arc::new(config.limits.limits(options.shared || config.shared)),
         sharing,
+        vouching: config.workers.vouch.clone(),
         account: Account::by_uid(own_uid()).ok().flatten(),
         repairs: repairs.clone(),
         ..App::new(base)

@@ -47,6 +47,7 @@ pub mod store;
 mod summary;
 #[cfg(test)]
 mod testing;
+mod tokens;
 mod units;
 mod unix_listener;
 mod usage_samples;
@@ -60,6 +61,7 @@ pub use http::openapi;
 pub use recording::recording;
 pub use replica::Reader;
 pub use replicator::Replicator;
+pub use tokens::TokenFileError;
 pub use unix_listener::BindError;
 
 /// Every policy there is, none of them in force.

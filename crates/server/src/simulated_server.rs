@@ -14,6 +14,7 @@ use crate::replicator::Replicator;
 use crate::serve::{Limits, serve};
 use crate::simulation::Simulation;
 use crate::store::{Log, SqliteHistory};
+use crate::tokens::Tokens;
 use crate::unix_listener::SocketListener;
 use crate::usage_samples;
 use std::cell::{Cell, RefCell};
@@ -88,11 +89,13 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
         },
         move |engine| run_simulation(&engine, setup, first, workload, &played, &notices_of_it),
     );
-    let auth = Authenticator::new(data.token()?, address, Hosts::new(&[], &host_name(), address), clock);
+    let auth =
+        Authenticator::new(data.token()?, address, Hosts::new(&[], &host_name(), address), clock.clone());
     let login = auth.link(Caller::Owner).map_err(DaemonError::Runtime)?;
     let base = AppParts {
         engine: engine.clone(),
         auth,
+        tokens: Tokens::in_memory(clock),
         notices,
         layout: Layout::new(data.path(), Lineage::of_one(None)),
         url: url.clone(),

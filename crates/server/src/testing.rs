@@ -8,6 +8,7 @@ use crate::hosts::Hosts;
 use crate::http::{App, AppParts, router};
 use crate::replicator::Replicator;
 use crate::store::{Log, SqliteHistory};
+use crate::tokens::Tokens;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST};
@@ -67,8 +68,9 @@ fn server_in(data: tempfile::TempDir, clock: Clock) -> Server {
             listens,
             Hosts::new(&[], "gpu1", listens),
             data.path(),
-            clock,
+            clock.clone(),
         ),
+        tokens: Tokens::open(data.path(), clock).expect("tokens"),
         notices,
         layout,
         url: "http://127.0.0.1:7700".into(),

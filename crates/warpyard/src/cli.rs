@@ -3,7 +3,8 @@
 use crate::commands::{
     act, admin, allocate, attach, claim, compare, completions, doctor, down, estimate, gpus, history, info,
     install, learn, limits, login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce,
-    resume, retry, run, schema, show, sim, snapshot, submit, throughputs, trace, up, wait, why, workers,
+    resume, retry, run, schema, show, sim, snapshot, submit, throughputs, token, trace, up, wait, why,
+    workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -117,6 +118,8 @@ pub(crate) enum Command {
     Info(info::Info),
     /// Print a link that logs a browser in to the web pages, once
     Login(login::Login),
+    /// Make, list and revoke tokens: for people on other machines, and for workers to join with
+    Token(token::Token),
     /// Stop the server; running tasks continue and the next `up` takes them over
     Down(down::Down),
     /// Estimate a model's GPU memory and run time from its file, without running it
@@ -196,6 +199,7 @@ impl Command {
             Self::History(command) => command.run(context),
             Self::Info(command) => command.run(context),
             Self::Login(command) => command.run(context),
+            Self::Token(command) => command.run(context),
             Self::Down(command) => command.run(context),
             Self::Estimate(command) => command.run(context),
             Self::Plan(command) => command.run(context),

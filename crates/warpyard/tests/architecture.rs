@@ -245,6 +245,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["secrets"],
             &["job", "problem"],
             &["proof"],
+            &["token"],
             &["wire"],
             &["client"],
             &["selector"],
@@ -308,8 +309,9 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
     (
         "server",
         &[
-            &["caller"],
             &["clock"],
+            &["tokens"],
+            &["caller"],
             &["hosts"],
             &["login_sessions"],
             &["auth"],

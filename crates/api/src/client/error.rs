@@ -97,7 +97,10 @@ impl ClientError {
             Self::Refused(body) if body.status < 500 => 2,
             Self::Unauthorised { .. } | Self::BadAddress { .. } | Self::NotPrivate(_) => 2,
             Self::Untrusted {
-                source: VerificationError::WrongProof | VerificationError::Host { .. },
+                source:
+                    VerificationError::WrongProof
+                    | VerificationError::UnknownToken
+                    | VerificationError::Host { .. },
                 ..
             } => 2,
             Self::Unreachable { .. }
@@ -120,7 +123,11 @@ impl ClientError {
                 .into_inner()
                 .map(|inner| inner.downcast::<VerificationError>())
             {
-                Some(Ok(source)) if matches!(*source, VerificationError::NoToken) => target.unauthorised(),
+                Some(Ok(source))
+                    if matches!(*source, VerificationError::NoToken | VerificationError::UnknownToken) =>
+                {
+                    target.unauthorised()
+                }
                 Some(Ok(source)) => ClientError::Untrusted { url, source: *source },
                 _ => unreachable!("it was looked at"),
             },
@@ -131,9 +138,11 @@ impl ClientError {
 
 fn untrusted(url: &str, why: &VerificationError) -> String {
     match why {
-        VerificationError::Peer { .. } | VerificationError::NoToken => format!(
-            "{url} is not trusted: {why}; start your own server with `warpyard up`, or ask that user what they run there"
-        ),
+        VerificationError::Peer { .. } | VerificationError::NoToken | VerificationError::UnknownToken => {
+            format!(
+                "{url} is not trusted: {why}; start your own server with `warpyard up`, or ask that user what they run there"
+            )
+        }
         VerificationError::NoProof { .. } => format!(
             "the token was not sent to {url}: {why}. Either it is a server older than this program, to be updated, or \
              another program listens there"

@@ -16,12 +16,13 @@ pub use terminal::TerminalConnection;
 
 use crate::problem::code;
 use crate::quantity::Micros;
+use crate::token::{JoinToken, Secret};
 use crate::wire::{
     ActionResult, AdoptRequest, CancelOptions, ClaimRequest, ClaimView, ExtendRequest, GpuView,
-    HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView, LogFilter, LoginView, Page,
-    PolicySpec, PolicyView, Preview, PriorityRequest, ProblemBody, Progress, ProgressReply, RebuildResult,
-    RetryRequest, ShutdownRequest, SnapshotUpload, State, SubmitReply, SubmitRequest, Throughputs, WhyView,
-    WorkerView,
+    HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, JoinReply, JoinRequest, LimitView, LogFilter,
+    LoginView, Page, PolicySpec, PolicyView, Preview, PriorityRequest, ProblemBody, Progress, ProgressReply,
+    RebuildResult, RetryRequest, ShutdownRequest, SnapshotUpload, State, SubmitReply, SubmitRequest,
+    Throughputs, TokenReply, TokenRequest, TokenView, WhyView, WorkerIdentity, WorkerView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -338,6 +339,41 @@ impl Client {
     /// The manifest of a job's snapshot.
     pub fn snapshot_of<T: DeserializeOwned>(&self, job: &str) -> Result<T, ClientError> {
         self.get(&job_path(job, "/snapshot"), &())
+    }
+
+    /// Makes a token; its secret is in this answer alone.
+    pub fn token_create(&self, token: &TokenRequest) -> Result<TokenReply, ClientError> {
+        self.post("/v1/tokens", token)
+    }
+
+    /// The caller's tokens; for an admin, everyone's.
+    pub fn tokens(&self) -> Result<Vec<TokenView>, ClientError> {
+        self.get("/v1/tokens", &())
+    }
+
+    /// Revokes a token.
+    pub fn token_revoke(&self, id: &str) -> Result<TokenView, ClientError> {
+        let address = self.address(&format!("/v1/tokens/{}", escaped(id)), &());
+        self.read(self.authorised(self.agent.delete(address)).call())
+    }
+
+    /// Joins a worker to the server of a join token. From then on its key authenticates it: a client of the same server with
+    /// the key as its token is the worker's. Safe to repeat with the same name and key.
+    pub fn join(token: &JoinToken, name: &str, key: &Secret) -> Result<JoinReply, ClientError> {
+        let secret = token.secret.as_str().to_owned();
+        let client = Client::new(Target { url: token.server.clone(), token: Some(secret.clone()) })?;
+        client.post("/v1/workers/join", &JoinRequest { secret, name: name.into(), key: key.as_str().into() })
+    }
+
+    /// The worker that this client's key belongs to.
+    pub fn own_worker(&self) -> Result<WorkerIdentity, ClientError> {
+        self.get("/v1/workers/self", &())
+    }
+
+    /// Revokes the key of a worker.
+    pub fn revoke_key(&self, worker: &str) -> Result<(), ClientError> {
+        let address = self.address(&format!("/v1/workers/{}/key", escaped(worker)), &());
+        self.accept(self.authorised(self.agent.delete(address)).call()).map(drop)
     }
 
     /// The caller's limits and how much of each is in use.

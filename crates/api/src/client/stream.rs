@@ -6,7 +6,8 @@ use super::discovery::{Target, socket_path};
 use super::http::{read_body, read_head};
 use super::{ANSWER_WITHIN, CONNECT_WITHIN};
 use crate::private_dir::describe_user;
-use crate::proof;
+use crate::proof::{self, SecretDigest};
+use crate::token::Secret;
 use crate::wire::ProofView;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::fs::{File, OpenOptions};
@@ -41,6 +42,9 @@ pub enum VerificationError {
         /// The HTTP status of its response.
         status: u16,
     },
+    /// The server does not know the token.
+    #[error("it does not know the token: it has expired or was revoked, or is another server's")]
+    UnknownToken,
     /// The peer gives a wrong proof.
     #[error("it does not know the token")]
     WrongProof,
@@ -121,15 +125,23 @@ pub(super) fn prove(stream: &mut (impl Read + Write), hosts: &[&str], token: Opt
     let mut nonce = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut nonce)?;
     let nonce = proof::hex(&nonce);
+    // Of its own token a server knows all; of other secrets, digests.
+    let (key, which) = match token.parse::<Secret>() {
+        Ok(secret) => {
+            let SecretDigest { id, key } = secret.digest();
+            (key, format!("&token={id}"))
+        }
+        Err(_) => (token.to_owned(), String::new()),
+    };
     for host in hosts {
-        let request = format!("GET /v1/proof?nonce={nonce} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let request = format!("GET /v1/proof?nonce={nonce}{which} HTTP/1.1\r\nHost: {host}\r\n\r\n");
         stream.write_all(request.as_bytes())?;
         let (head, rest) = read_head(stream)?;
         let body = read_body(stream, &head, rest)?;
         match head.status {
             200 => {
                 let given = serde_json::from_slice::<ProofView>(&body);
-                let expected = proof::server_proof(token, &nonce, host);
+                let expected = proof::server_proof(&key, &nonce, host);
                 return match given {
                     Ok(given) if proof::constant_time_eq(given.proof.as_bytes(), expected.as_bytes()) => {
                         Ok(())
@@ -139,6 +151,7 @@ pub(super) fn prove(stream: &mut (impl Read + Write), hosts: &[&str], token: Opt
                 };
             }
             421 => {}
+            401 if !which.is_empty() => return Err(VerificationError::UnknownToken.into()),
             status => return Err(VerificationError::NoProof { status }.into()),
         }
     }

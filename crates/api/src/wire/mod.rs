@@ -14,6 +14,7 @@ mod simulation;
 mod snapshot;
 mod throughput;
 mod time;
+mod token;
 mod why;
 
 pub use claim::{AdoptRequest, ClaimRequest, ClaimState, ClaimView, ExtendRequest};
@@ -41,4 +42,5 @@ pub use simulation::{SimulationUpdate, SimulationView};
 pub use snapshot::{SnapshotUpload, SnapshotView};
 pub use throughput::{Progress, ProgressReply, Throughput, Throughputs};
 pub use time::Timestamp;
+pub use token::{JoinReply, JoinRequest, TokenReply, TokenRequest, TokenRole, TokenView, WorkerIdentity};
 pub use why::{FreeDevice, Needs, StartRange, Suggestion, TaskAhead, WhyView};

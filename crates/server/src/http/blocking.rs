@@ -21,23 +21,20 @@ pub(super) const SMALL: usize = 16 << 10;
 /// Concurrent blocking requests of one user; further ones wait.
 const AT_ONCE: usize = 2;
 
-/// A semaphore for each user with blocking work, by uid; `None` is the server's owner.
+/// A semaphore for each user with blocking work, by name; `None` is the server's owner.
 #[derive(Debug, Default)]
-pub(crate) struct BlockingSlots(Mutex<HashMap<Option<u32>, Weak<Semaphore>>>);
+pub(crate) struct BlockingSlots(Mutex<HashMap<Option<String>, Weak<Semaphore>>>);
 
 impl BlockingSlots {
     fn of(&self, who: &Caller) -> Arc<Semaphore> {
-        let uid = match who {
-            Caller::Owner => None,
-            Caller::Account { person, .. } => Some(person.uid),
-        };
+        let name = who.quota_name();
         let mut turns = self.0.lock().expect("nobody panics while looking a user up");
-        if let Some(known) = turns.get(&uid).and_then(Weak::upgrade) {
+        if let Some(known) = turns.get(&name).and_then(Weak::upgrade) {
             return known;
         }
         turns.retain(|_, turn| turn.strong_count() > 0);
         let new = Arc::new(Semaphore::new(AT_ONCE));
-        turns.insert(uid, Arc::downgrade(&new));
+        turns.insert(name, Arc::downgrade(&new));
         new
     }
 }

@@ -2,7 +2,7 @@
 
 use super::refusal::Refusal;
 use super::{App, AppState, CallerExtension};
-use crate::caller::Caller;
+use crate::caller::{Access, Caller, OriginSource};
 use crate::convert::{self, Defaults, Workers};
 use crate::engine::EngineStopped;
 use crate::replica::Reader;
@@ -223,14 +223,16 @@ fn claiming(mut spec: JobSpec, claim: Claim) -> JobSpec {
 
 /// The process a claim is for: a running one of the caller.
 fn process_of(who: &Caller, pid: i32) -> Result<ClaimHolder, Refusal> {
+    if let Some(OriginSource::Token(_) | OriginSource::Worker(_)) = who.known_by() {
+        let message = "a process id counts on the server's own machine only, and you call from another";
+        return Err(Problem::new(code::BAD_REQUEST, "pid", message).into());
+    }
     let unknown = || Problem::new(code::BAD_REQUEST, "pid", format!("there is no process {pid} here"));
     // Opened before its owner is looked up: should the pid be reused in between, this still refers to the first
     // process.
     let process = held_process(pid).ok_or_else(unknown)?;
     let owner = process_owner(pid).ok_or_else(unknown)?;
-    if let Caller::Account { person, admin: false, .. } = who
-        && owner != person.uid
-    {
+    if who.person().is_some_and(|person| !who.is_admin() && owner != person.uid) {
         return Err(Refusal::new(403, code::NOT_YOURS, format!("process {pid} is not yours")));
     }
     Ok(process)
@@ -301,6 +303,7 @@ pub(super) async fn show(
     match wait.as_deref() {
         None => {}
         Some("granted") => {
+            who.permits(Access::Change)?;
             app.engine.command(Command::Heard(job)).await?;
             app.heard(job);
             let _poll = WaitGuard::begin(&app, job);

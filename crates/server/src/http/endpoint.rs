@@ -2,6 +2,7 @@
 //! document are both made from these, so that neither has what the other lacks.
 
 use super::App;
+use crate::caller::Access;
 use axum::handler::Handler;
 use axum::routing::{self, MethodRouter};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -32,6 +33,8 @@ pub(super) struct Endpoint {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) about: &'static str,
+    /// What it requires of its callers.
+    pub(super) access: Access,
     /// A struct whose fields are the query parameters.
     pub(super) query: Option<SchemaFn>,
     /// Request headers with a meaning of their own here, each with its description.
@@ -56,16 +59,23 @@ impl Endpoint {
         about: &'static str,
         route: MethodRouter<Arc<App>>,
     ) -> Self {
+        let access = if method == "get" { Access::Read } else { Access::Change };
         Endpoint {
             method,
             path,
             about,
+            access,
             query: None,
             headers: Vec::new(),
             body: None,
             responses: Vec::new(),
             route,
         }
+    }
+
+    /// The same with other requirements than those of its method: to look for GET, to change something for others.
+    pub(super) fn requires(self, access: Access) -> Self {
+        Endpoint { access, ..self }
     }
 
     pub(super) fn query<T: JsonSchema>(self) -> Self {
@@ -135,4 +145,12 @@ where
     H: Handler<T, Arc<App>>,
 {
     Endpoint::new("put", path, about, routing::put(handler))
+}
+
+pub(super) fn delete<T, H>(path: &'static str, about: &'static str, handler: H) -> Endpoint
+where
+    T: 'static,
+    H: Handler<T, Arc<App>>,
+{
+    Endpoint::new("delete", path, about, routing::delete(handler))
 }

@@ -37,6 +37,9 @@ pub(super) async fn login(
 pub(super) struct ProofQuery {
     /// A nonce: 16 to 128 letters and digits, never used before.
     nonce: String,
+    /// The digest of a personal token, a join token or a worker's key to prove knowledge of, in place of the server's
+    /// token.
+    token: Option<String>,
 }
 
 pub(super) async fn proof(
@@ -45,13 +48,24 @@ pub(super) async fn proof(
     query: Result<Query<ProofQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Json<ProofView>, Refusal> {
-    let Query(ProofQuery { nonce }) = query?;
+    let Query(ProofQuery { nonce, token }) = query?;
     if !NONCE.contains(&nonce.len()) || !nonce.bytes().all(|b| b.is_ascii_alphanumeric()) {
         let wrong = "a nonce has 16 to 128 letters and digits";
         return Err(Problem::new(code::BAD_REQUEST, "nonce", wrong).into());
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let proof = connection.and_then(|Extension(by)| app.auth.proof(&nonce, host, by.local));
+    let key = match token {
+        None => None,
+        Some(id) => {
+            let unknown = || {
+                let said =
+                    "the token is not known here: it has expired or was revoked, or is another server's";
+                Refusal::new(401, code::UNAUTHORISED, said)
+            };
+            Some(app.tokens.proof_key(&id).ok_or_else(unknown)?)
+        }
+    };
+    let proof = connection.and_then(|Extension(by)| app.auth.proof(key.as_deref(), &nonce, host, by.local));
     match proof {
         Some(proof) => Ok(Json(ProofView { proof })),
         None => Err(Refusal::new(

@@ -1,5 +1,6 @@
 //! The HTTP API: router, authentication and authorisation of requests, and refusals.
 
+mod access;
 mod actions;
 mod blocking;
 mod claims;
@@ -21,6 +22,7 @@ mod snapshots;
 mod table;
 mod terminal;
 mod throughput;
+mod tokens;
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +33,7 @@ pub(crate) use throughput::Meters;
 pub use openapi::openapi;
 
 use crate::auth::Authenticator;
-use crate::caller::{Caller, PeerCredentials, Sharing};
+use crate::caller::{Caller, Sharing};
 use crate::change_feed::ChangeFeed;
 use crate::convert::Defaults;
 use crate::engine::EngineHandle;
@@ -41,14 +43,13 @@ use crate::pages::{self, RenderCache, UserColours};
 use crate::quota::{Quota, QuotaPermit};
 use crate::repairs::Repairs;
 use crate::replays::Replays;
-use crate::serve::Connection;
 use crate::simulation::Simulation;
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
-use axum::http::header::AUTHORIZATION;
-use axum::http::header::{CONNECTION, CONTENT_TYPE, HOST};
-use axum::http::{Extensions, HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
+use crate::tokens::Tokens;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Extensions, HeaderMap, Method, StatusCode, Uri, Version};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use axum::{Extension, Router};
 use refusal::Refusal;
 use std::collections::BTreeMap;
@@ -60,6 +61,7 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use tower_http::timeout::RequestBodyTimeoutLayer;
 use warpyard_api::problem::code;
+use warpyard_api::token::Fingerprint;
 use warpyard_core::limits::{Caps, Limits};
 use warpyard_core::{AttemptId, JobId, PolicyDef, Time};
 use warpyard_policies::POLICIES;
@@ -93,6 +95,12 @@ const MAX_HEARTBEATS: usize = 10_000;
 pub(crate) struct App {
     pub(crate) engine: EngineHandle,
     pub(crate) auth: Authenticator,
+    /// Personal tokens, join tokens and the keys of workers.
+    pub(crate) tokens: Arc<Tokens>,
+    /// Workers that may vouch by configuration, beside those that joined with a token that says so.
+    pub(crate) vouching: Vec<String>,
+    /// What tokens say of how others reach the server.
+    pub(crate) reached: Reached,
     pub(crate) notices: Arc<ChangeFeed>,
     pub(crate) forecasts: Arc<ForecastCache>,
     pub(crate) render_cache: RenderCache,
@@ -107,6 +115,8 @@ pub(crate) struct App {
     pub(crate) defaults: Defaults,
     pub(crate) policies: &'static [PolicyDef],
     pub(crate) watched: Option<Arc<Mutex<Watched>>>,
+    /// The name of the worker inside the server, where there is one.
+    pub(crate) local_worker: Option<String>,
     /// The process limit of tasks on this machine.
     pub(crate) bounds: Option<Bounds>,
     pub(crate) meters: Meters,
@@ -115,7 +125,7 @@ pub(crate) struct App {
     /// Slots for expensive requests, by user.
     pub(crate) blocking_slots: blocking::BlockingSlots,
     /// Requests in flight, by user.
-    pub(crate) requests: Arc<Quota<u32>>,
+    pub(crate) requests: Arc<Quota<String>>,
     /// The configured limits.
     pub(crate) limits: Arc<Limits>,
     /// Clients that wait for claims.
@@ -137,10 +147,20 @@ pub(crate) struct App {
     pub(crate) stop: mpsc::UnboundedSender<bool>,
 }
 
+/// How people and workers of other machines reach the server, and how they know it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reached {
+    /// The address, such as `https://gpu1:7700`.
+    pub(crate) url: String,
+    /// The CA of the server's certificate: fingerprint and PEM.
+    pub(crate) ca: Option<(Fingerprint, String)>,
+}
+
 /// The parts of an [`App`] that have no default.
 pub(crate) struct AppParts {
     pub(crate) engine: EngineHandle,
     pub(crate) auth: Authenticator,
+    pub(crate) tokens: Tokens,
     pub(crate) notices: Arc<ChangeFeed>,
     pub(crate) layout: Layout,
     pub(crate) url: String,
@@ -149,12 +169,15 @@ pub(crate) struct AppParts {
 
 impl App {
     /// An app for the server's owner alone, with nothing configured.
-    pub(crate) fn new(AppParts { engine, auth, notices, layout, url, stop }: AppParts) -> App {
+    pub(crate) fn new(AppParts { engine, auth, tokens, notices, layout, url, stop }: AppParts) -> App {
         let started = engine.clock().now();
         App {
             forecasts: Arc::new(ForecastCache::new(engine.clone(), notices.clone())),
             engine,
             auth,
+            tokens: Arc::new(tokens),
+            vouching: Vec::new(),
+            reached: Reached { url: url.clone(), ca: None },
             notices,
             render_cache: RenderCache::default(),
             colours: Arc::default(),
@@ -166,6 +189,7 @@ impl App {
             defaults: Defaults::default(),
             policies: POLICIES,
             watched: None,
+            local_worker: None,
             bounds: None,
             meters: Meters::default(),
             heard: Mutex::default(),
@@ -205,23 +229,34 @@ impl App {
     }
 
     /// Admits a request of a user within their limit of concurrent requests.
-    fn seat(&self, who: &Caller) -> Result<Option<QuotaPermit<u32>>, Refusal> {
-        let Caller::Account { person, .. } = who else { return Ok(None) };
-        let Some(most) = self.caps_now(person).requests else { return Ok(None) };
-        self.requests.take(person.uid, most as usize).map(Some).ok_or_else(|| {
-            let said = format!(
-                "{} may have {most} concurrent requests (requests); wait for some to finish",
-                person.name
-            );
+    fn seat(&self, who: &Caller) -> Result<Option<QuotaPermit<String>>, Refusal> {
+        let Some((name, most)) = self.caps_of(who).and_then(|(name, caps)| Some((name, caps.requests?)))
+        else {
+            return Ok(None);
+        };
+        let refuse = || {
+            let said =
+                format!("{name} may have {most} concurrent requests (requests); wait for some to finish");
             Refusal::new(429, code::OVER_LIMIT, said)
-        })
+        };
+        self.requests.take(name.clone(), most as usize).map(Some).ok_or_else(refuse)
     }
 
-    /// The configured limits of a user.
-    fn caps_now(&self, person: &Account) -> Caps {
-        let groups: Vec<String> =
-            self.limits.groups.keys().filter(|group| person.is_in(group)).cloned().collect();
-        self.limits.caps_of(&person.name, &groups)
+    /// The configured limits of a caller, and the name by which they count; none for the owner and for workers.
+    pub(crate) fn caps_of(&self, who: &Caller) -> Option<(String, Caps)> {
+        if let Caller::Owner | Caller::Worker(_) = who {
+            return None;
+        }
+        let name = who.quota_name()?;
+        let member = |group: &&String| who.person().is_some_and(|person| person.is_in(group));
+        let groups: Vec<String> = self.limits.groups.keys().filter(member).cloned().collect();
+        let caps = self.limits.caps_of(&name, &groups);
+        Some((name, caps))
+    }
+
+    /// Whether a worker may vouch for the users of its machine.
+    pub(crate) fn may_vouch(&self, worker: &str) -> bool {
+        self.tokens.may_vouch(worker) || self.vouching.iter().any(|name| name == worker)
     }
 
     /// The login environment of a user. Their shell is confined as a task without GPUs is.
@@ -289,15 +324,19 @@ pub(crate) const SOMEONE: &str = "someone";
 
 pub(crate) type AppState = State<Arc<App>>;
 
-/// The caller of a request, as determined by [`authenticate`].
+/// The caller of a request, as determined by [`access::authenticate`].
 pub(crate) type CallerExtension = Extension<Caller>;
 
 /// The router of the API and the pages, which admits only authenticated requests.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let described = table::endpoints().into_iter().fold(Router::new(), |router, endpoint| {
+        let required = endpoint.access;
+        let route = endpoint.route.route_layer(middleware::from_fn(move |request: Request, next: Next| {
+            access::authorise(required, request, next)
+        }));
         let route = match LARGE.contains(&endpoint.path) {
-            true => endpoint.route.layer(DefaultBodyLimit::max(BODY_LIMIT)),
-            false => endpoint.route,
+            true => route.layer(DefaultBodyLimit::max(BODY_LIMIT)),
+            false => route,
         };
         router.route(endpoint.path, route)
     });
@@ -314,7 +353,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
             Refusal::new(405, code::WRONG_METHOD, format!("{method} is not supported at this address"))
         })
         .layer(middleware::from_fn(etag::add_etag))
-        .layer(middleware::from_fn_with_state(app.clone(), authenticate))
+        .layer(middleware::from_fn_with_state(app.clone(), access::authenticate))
         .layer(middleware::map_response(pages::add_security_headers))
         .layer(DefaultBodyLimit::max(SMALL_BODY_LIMIT))
         .layer(CompressionLayer::new().quality(CompressionLevel::Fastest).compress_when(is_compressible))
@@ -325,120 +364,6 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 /// The API's paths in the order they are documented.
 pub(crate) fn described_paths() -> Vec<&'static str> {
     table::endpoints().iter().map(|endpoint| endpoint.path).collect()
-}
-
-/// Authenticates a request: by peer credentials on a socket, by the token, or by a login session. A change from a
-/// session must carry the CSRF token of its pages. Others are refused, or shown the login page.
-async fn authenticate(State(app): AppState, mut request: Request, next: Next) -> Response {
-    if let Some(refusal) = wrong_host(&app, &request) {
-        return refusal.into_response();
-    }
-    let open = is_open(request.uri().path());
-    match caller(&app, &request) {
-        Ok(caller) => {
-            let connection = request.extensions().get::<Arc<Connection>>();
-            if connection.is_some_and(|connection| !open && !connection.admit(caller.name())) {
-                return too_many_connections();
-            }
-            let _seat = match app.seat(&caller) {
-                Ok(seat) => seat,
-                Err(refusal) => return refusal.into_response(),
-            };
-            request.extensions_mut().insert(caller);
-            next.run(request).await
-        }
-        Err(refusal) => *refusal,
-    }
-}
-
-/// Paths that need no authentication, and reveal nothing about the server's users.
-fn is_open(path: &str) -> bool {
-    path == "/login" || path == login_link::PROOF || path.starts_with(ASSETS)
-}
-
-/// Refuses requests for a host this server does not answer for, which DNS rebinding would make a browser send.
-/// Requests through a socket come from no browser.
-fn wrong_host(app: &App, request: &Request) -> Option<Refusal> {
-    if request.extensions().get::<ConnectInfo<PeerCredentials>>().is_some() {
-        return None;
-    }
-    let header = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    let in_line = request.uri().authority().map(|authority| authority.as_str());
-    let agree = in_line.is_none_or(|in_line| Some(in_line) == header);
-    if agree && app.auth.kind(request.headers()).is_some() {
-        return None;
-    }
-    let host = in_line.or(header).unwrap_or_default();
-    Some(Refusal::new(
-        421,
-        code::WRONG_HOST,
-        format!(
-            "this server does not answer for the host '{host}'; add it to `hosts` in its configuration if it should"
-        ),
-    ))
-}
-
-fn too_many_connections() -> Response {
-    let said = "the limit of connections is reached, yours or the server's; close some, or use its socket";
-    let mut response = Refusal::new(503, code::TOO_MANY_CONNECTIONS, said).into_response();
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    response
-}
-
-/// The caller of a request, or the response that refuses it.
-fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
-    let refuse =
-        |status, code, detail: &str| Err(Box::new(Refusal::new(status, code, detail).into_response()));
-    let (path, headers) = (request.uri().path(), request.headers());
-    let looks = matches!(*request.method(), Method::GET | Method::HEAD);
-    let is_page = !path.starts_with("/v1/") && path != "/metrics";
-    // Pages show everyone's jobs.
-    let has_no_pages = |caller: &Caller| is_page && app.private() && !caller.is_admin();
-    let no_pages =
-        || refuse(403, code::ADMINS_ONLY, &format!("the pages at {} are for admins only", app.url));
-    let peer = request.extensions().get::<ConnectInfo<PeerCredentials>>();
-    if let Some(ConnectInfo(peer)) = peer {
-        let Some(sharing) = &app.sharing else {
-            return match peer.is_owner() {
-                true => Ok(Caller::Owner),
-                false => refuse(
-                    401,
-                    code::NO_ACCOUNT,
-                    "this server is not yours; start your own with `warpyard up`",
-                ),
-            };
-        };
-        return match Caller::at(*peer, sharing) {
-            Ok(Some(caller)) if has_no_pages(&caller) => no_pages(),
-            Ok(Some(caller)) => Ok(caller),
-            Ok(None) => refuse(401, code::NO_ACCOUNT, "you have no account on this machine"),
-            Err(e) => Err(Box::new(Refusal::internal(e).into_response())),
-        };
-    }
-    let given = headers.get(AUTHORIZATION).and_then(|v| v.to_str().ok());
-    let has_token = given.and_then(|v| v.strip_prefix("Bearer ")).is_some_and(|t| app.auth.is_token(t));
-    if is_open(path) || has_token {
-        return Ok(Caller::Owner);
-    }
-    let session = app.auth.session_of(headers).map(|session| session.holder.now(app.sharing.as_ref()));
-    let by = match session.transpose() {
-        Ok(found) => found.flatten(),
-        Err(e) => return Err(Box::new(Refusal::internal(e).into_response())),
-    };
-    match by {
-        Some(caller) if has_no_pages(&caller) && path != "/logout" => no_pages(),
-        Some(caller) if looks => Ok(caller),
-        // A session must not create further login links.
-        Some(caller) if app.auth.may_change(headers) && path != "/v1/login" => Ok(caller),
-        Some(_) => refuse(403, code::FORBIDDEN, "the CSRF token is missing or wrong; reload the page"),
-        None if looks && is_page => Err(Box::new(pages::login_required(request.uri()))),
-        None => refuse(
-            401,
-            code::UNAUTHORISED,
-            "the token is missing or wrong; send `Authorization: Bearer` with what is in the file token of the \
-             server's data directory",
-        ),
-    }
 }
 
 /// Whether a response is worth compressing. Streams are not: their chunks would wait in the compressor.

@@ -2,6 +2,7 @@
 
 use super::endpoint::{Endpoint, ResponseDoc, SchemaFn};
 use super::table::endpoints;
+use crate::caller::Access;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -24,8 +25,8 @@ pub fn openapi() -> Value {
             "title": "warpyard",
             "version": env!("CARGO_PKG_VERSION"),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-            "description": "One scheduler for shared GPUs. Every call needs the server's token in the header \
-                `Authorization: Bearer`, or the cookie of a login and, to change something, the token of that login in \
+            "description": "One scheduler for shared GPUs. Every call needs the server's token or a personal token in the \
+                header `Authorization: Bearer`, or the cookie of a login and, to change something, the token of that login in \
                 `x-warpyard-csrf`. Answers in JSON have an ETag. An id of a job may be a selector: `412`, \
                 `412.train[3]`, `3-7`, `last`.",
         },
@@ -92,7 +93,7 @@ fn operation(endpoint: &Endpoint, forms: &mut SchemaCollector) -> Value {
         "summary": endpoint.about,
         "responses": responses,
     });
-    if endpoint.path == super::login_link::PROOF {
+    if endpoint.access == Access::Open {
         operation["security"] = json!([]);
     }
     let parameters = parameters(endpoint, &mut forms.taken);

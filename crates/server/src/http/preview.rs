@@ -153,12 +153,11 @@ pub(super) async fn document(
 impl App {
     /// Refuses a submission above its user's size limit.
     fn may_send(&self, who: &Caller, size: usize) -> Result<(), Refusal> {
-        let Caller::Account { person, .. } = who else { return Ok(()) };
-        match self.caps_now(person).submission_size {
+        let Some((name, caps)) = self.caps_of(who) else { return Ok(()) };
+        match caps.submission_size {
             Some(most) if size as u64 > most => {
                 let message = format!(
-                    "{} may send {} in one submission (submission_size); this has {}",
-                    person.name,
+                    "{name} may send {} in one submission (submission_size); this has {}",
                     ByteSize(most).rounded(),
                     ByteSize(size as u64).rounded()
                 );

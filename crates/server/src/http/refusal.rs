@@ -23,6 +23,11 @@ impl Refusal {
         Refusal(Box::new(ProblemBody::new(status, code, detail)))
     }
 
+    /// What is wrong, in words.
+    pub(crate) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
     /// An internal error, which the server's log records too.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Refusal {
         tracing::error!("a request failed: {error}");

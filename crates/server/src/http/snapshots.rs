@@ -113,10 +113,7 @@ pub(super) async fn announce(
     app.may_hold(&manifest)?;
     let most_bytes = app.snapshot_limit;
     let store = app.snapshots(&whose(&who));
-    let quota = match &who {
-        Caller::Account { person, .. } => Some((person.name.clone(), app.caps_now(person))),
-        Caller::Owner => None,
-    };
+    let quota = app.caps_of(&who);
     let keep = move || {
         if let Some((name, caps)) = quota {
             may_keep(&store, &manifest, &name, &caps)?;

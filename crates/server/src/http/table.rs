@@ -1,18 +1,20 @@
 //! The table of all endpoints, in the order they are documented.
 
-use super::endpoint::{AnyObject, Endpoint, get, post, put};
+use super::endpoint::{AnyObject, Endpoint, delete, get, post, put};
 use super::{
     actions, claims, gpus, jobs, limits, login_link, machine, openapi, policy, preview, replays, simulation,
-    snapshots, terminal, throughput,
+    snapshots, terminal, throughput, tokens,
 };
+use crate::caller::Access;
 use axum::Json;
 use warpyard_api::wire::{
     ActionResult, AdoptRequest, AvailabilityView, CancelOptions, ClaimRequest, ClaimView, DocumentText,
-    DocumentView, ExtendRequest, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, LimitView,
-    LogFilter, LoginView, Notice, Page, PolicyPreview, PolicySpec, PolicyView, Preview, PriorityRequest,
-    Progress, ProgressReply, ProofView, RebuildResult, ReplayRequest, ReplayView, RetryRequest,
-    ShutdownRequest, SimulationUpdate, SimulationView, SnapshotUpload, SubmitReply, SubmitRequest, TaskView,
-    Throughputs, WhyView, WorkerView,
+    DocumentView, ExtendRequest, GpuView, HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, JoinReply,
+    JoinRequest, LimitView, LogFilter, LoginView, Notice, Page, PolicyPreview, PolicySpec, PolicyView,
+    Preview, PriorityRequest, Progress, ProgressReply, ProofView, RebuildResult, ReplayRequest, ReplayView,
+    RetryRequest, ShutdownRequest, SimulationUpdate, SimulationView, SnapshotUpload, SubmitReply,
+    SubmitRequest, TaskView, Throughputs, TokenReply, TokenRequest, TokenView, WhyView, WorkerIdentity,
+    WorkerView,
 };
 
 /// The description of attaching to a terminal, with the protocol of the upgraded connection.
@@ -27,6 +29,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
     let mut all = job_endpoints();
     all.extend(claim_endpoints());
     all.extend(server_endpoints());
+    all.extend(identity_endpoints());
     all
 }
 
@@ -50,6 +53,7 @@ fn job_endpoints() -> Vec<Endpoint> {
             "Parse and check the text of a job document, TOML or JSON.",
             preview::document,
         )
+        .requires(Access::Read)
         .accepts::<DocumentText>()
         .returns::<DocumentView>(),
         get("/v1/jobs/{id}", "Show a job with its tasks and attempts; can wait until it ends.", jobs::show)
@@ -148,8 +152,10 @@ fn server_endpoints() -> Vec<Endpoint> {
             "Start no more tasks on a worker; running tasks finish.",
             machine::drain,
         )
+        .requires(Access::Admin("drain workers"))
         .returns::<WorkerView>(),
         post("/v1/workers/{id}/resume", "Let a drained worker take tasks again.", machine::resume)
+            .requires(Access::Admin("resume workers"))
             .returns::<WorkerView>(),
         get("/v1/limits", "List the caller's limits and how much of each is in use; admins see everyone's.", limits::list)
             .returns::<Vec<LimitView>>(),
@@ -157,9 +163,11 @@ fn server_endpoints() -> Vec<Endpoint> {
             .returns::<Vec<PolicyView>>(),
         get("/v1/throughputs", "Show the throughput of profiles by GPU type.", throughput::list).returns::<Throughputs>(),
         put("/v1/throughputs", "Set the throughput of profiles by GPU type.", throughput::set)
+            .requires(Access::Admin("set throughputs"))
             .accepts::<Throughputs>()
             .returns::<Throughputs>(),
         put("/v1/policy", "Switch to another policy, or change its parameters.", machine::set_policy)
+            .requires(Access::Admin("change the policy"))
             .accepts::<PolicySpec>()
             .returns::<PolicyView>(),
         post(
@@ -167,6 +175,7 @@ fn server_endpoints() -> Vec<Endpoint> {
             "Preview the order of the queue under another policy; changes nothing.",
             policy::preview,
         )
+        .requires(Access::Read)
         .accepts::<PolicySpec>()
         .returns::<PolicyPreview>(),
         get("/v1/replays", "List replays, the latest first.", replays::list)
@@ -179,6 +188,7 @@ fn server_endpoints() -> Vec<Endpoint> {
         get("/v1/simulation", "Show the progress of the simulation in the pages.", simulation::show)
             .returns::<SimulationView>(),
         put("/v1/simulation", "Change the speed of the simulation, or pause it.", simulation::set)
+            .requires(Access::Admin("change the speed of the simulation"))
             .accepts::<SimulationUpdate>()
             .returns::<SimulationView>(),
         get(
@@ -202,13 +212,43 @@ fn server_endpoints() -> Vec<Endpoint> {
             "Prove that the server knows its token, so that callers can check before they send it. Needs no token.",
             login_link::proof,
         )
+        .requires(Access::Open)
         .query::<login_link::ProofQuery>()
         .returns::<ProofView>(),
-        post("/v1/login", "Make a link that logs one browser in to the pages.", login_link::login).returns::<LoginView>(),
+        post("/v1/login", "Make a link that logs one browser in to the pages.", login_link::login)
+            .requires(Access::Read)
+            .returns::<LoginView>(),
         post("/v1/shutdown", "Stop the server.", machine::shutdown)
+            .requires(Access::Admin("stop the server"))
             .accepts::<ShutdownRequest>()
             .returns_nothing(202, "The server is stopping."),
         post("/v1/admin/rebuild", "Rebuild the derived tables from the log.", machine::rebuild)
+            .requires(Access::Admin("rebuild the derived tables"))
             .returns::<RebuildResult>(),
+    ]
+}
+
+fn identity_endpoints() -> Vec<Endpoint> {
+    vec![
+        get("/v1/tokens", "List your tokens, without their secrets; admins see everyone's.", tokens::list)
+            .returns::<Vec<TokenView>>(),
+        post("/v1/tokens", "Make a personal token, or a join token for workers. Its secret is shown this once.", tokens::create)
+            .accepts::<TokenRequest>()
+            .returns_as::<TokenReply>(201, "The token, valid from now on."),
+        delete("/v1/tokens/{id}", "Revoke a token, at once.", tokens::revoke).returns::<TokenView>(),
+        post(
+            tokens::JOIN,
+            "Join a worker by the secret of a join token: its key authenticates it from then on. Needs no other token.",
+            tokens::join,
+        )
+        .requires(Access::Open)
+        .accepts::<JoinRequest>()
+        .returns::<JoinReply>(),
+        get("/v1/workers/self", "Show the worker that the caller's key belongs to.", tokens::own_worker)
+            .requires(Access::Worker)
+            .returns::<WorkerIdentity>(),
+        delete("/v1/workers/{id}/key", "Revoke the key of a worker, at once; it can join again with another.", tokens::revoke_key)
+            .requires(Access::Admin("revoke the keys of workers"))
+            .returns_nothing(204, "The key counts for nothing any more."),
     ]
 }

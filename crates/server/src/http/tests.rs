@@ -107,9 +107,9 @@ async fn every_endpoint_is_closed_and_every_change_of_a_login_needs_its_secret()
     let described =
         paths.iter().flat_map(|(path, of)| of.as_object().expect("a map").keys().map(move |m| (path, m)));
     let mut asked = 0;
-    // A proof is asked for by those who keep their token back until they have it.
-    let closed =
-        described.filter(|(path, method)| *method != "parameters" && *path != super::login_link::PROOF);
+    // A proof is asked for by those who keep their token back until they have it, and joining has a secret of its own.
+    let open = [super::login_link::PROOF, super::tokens::JOIN];
+    let closed = described.filter(|(path, method)| *method != "parameters" && !open.contains(&path.as_str()));
     for (path, method) in closed {
         let (method, path) = (method.to_uppercase(), path.replace("{id}", "1").replace(['{', '}'], ""));
         let send = |cookie: &str, secret: &str| {
@@ -123,7 +123,7 @@ async fn every_endpoint_is_closed_and_every_change_of_a_login_needs_its_secret()
         }
         asked += 1;
     }
-    assert!(asked + 1 >= super::described_paths().len(), "{asked}");
+    assert!(asked + open.len() >= super::described_paths().len(), "{asked}");
 }
 
 #[tokio::test]

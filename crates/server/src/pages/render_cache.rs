@@ -54,7 +54,7 @@ pub(super) async fn serve_cached(State(app): AppState, request: Request, next: N
         return next.run(request).await;
     };
     // The content depends on the caller: whose output, which buttons.
-    let who = (caller.name().unwrap_or_default(), caller.is_admin());
+    let who = (caller.name().unwrap_or_default(), caller.role());
     let slot = app.render_cache.slot(format!("{who:?} {}", request.uri()));
     let mut rendered = slot.lock().await;
     if let Some(Rendered { seq, made, body }) = &*rendered

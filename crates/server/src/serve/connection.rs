@@ -58,13 +58,13 @@ impl Connection {
 
     /// Notes that a request on it was authenticated, as this user or, without one, as the owner. Returns false if the user, or
     /// all users together, have as many connections as they may.
-    pub(crate) fn admit(&self, user: Option<&str>) -> bool {
+    pub(crate) fn admit(&self, user: Option<String>) -> bool {
         let mut auth_state = self.auth_state.lock().expect("nobody panics while counting connections");
         if let AuthState::Authenticated { .. } = *auth_state {
             return true;
         }
         let seat = match user {
-            Some(user) => match self.places.users.take(user.to_owned(), self.places.per_user) {
+            Some(user) => match self.places.users.take(user, self.places.per_user) {
                 None => return false,
                 seat => seat,
             },

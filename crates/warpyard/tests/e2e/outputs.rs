@@ -44,7 +44,7 @@ const ASKED: [&[&str]; 33] = [
 ];
 
 /// Commands that say nothing of a server's jobs, or cannot be asked of this one.
-const OTHERS: [&str; 23] = [
+const OTHERS: [&str; 24] = [
     "up",
     "run",
     "progress",
@@ -52,6 +52,7 @@ const OTHERS: [&str; 23] = [
     "adopt",
     "drain",
     "login",
+    "token",
     "down",
     "plan",
     "estimate",
