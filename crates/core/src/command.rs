@@ -60,6 +60,8 @@ pub enum Command {
         worker: WorkerId,
         /// Whether to drain it.
         drained: bool,
+        /// Why, for people.
+        reason: Option<String>,
     },
     /// Accepts a claim for a process that already uses devices, and grants it those devices at once.
     Adopt {

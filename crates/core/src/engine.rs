@@ -44,15 +44,21 @@ pub struct TurnOutcome {
     pub finished: Vec<JobId>,
     /// Rejected parts of the plan.
     pub stale: Vec<Rejection>,
+    /// Workers to be sent their assignments whatever else happened: those that sent a full report, and those that have to
+    /// send one. The answer renews an idle worker's lease, repeats assignments that were lost, and tells an agent whose report
+    /// was dropped as late that its session is not the latest. Deltas are not answered: they are many, and a full report
+    /// follows soon.
+    pub to_acknowledge: Vec<WorkerId>,
 }
 
 impl TurnOutcome {
     fn clear(&mut self) {
-        let TurnOutcome { answers, events, finished, stale } = self;
+        let TurnOutcome { answers, events, finished, stale, to_acknowledge } = self;
         answers.clear();
         events.clear();
         finished.clear();
         stale.clear();
+        to_acknowledge.clear();
     }
 }
 
@@ -120,6 +126,14 @@ impl Engine {
     pub fn assignments(&self, worker: WorkerId) -> Assignments {
         let (received, send_all) = (self.inbox.latest(worker), self.inbox.has_gap(worker));
         Assignments { received, send_all, ..self.cluster.assignments(worker) }
+    }
+
+    /// Workers to be sent their assignments after a turn: all of them if an event changed what a worker should run, otherwise
+    /// those that [`TurnOutcome::to_acknowledge`] names.
+    pub fn workers_to_notify(&self, outcome: &TurnOutcome) -> impl Iterator<Item = WorkerId> {
+        let all = outcome.events.iter().any(|event| event.what.concerns_workers());
+        let every = self.cluster.workers().map(|(id, _)| id);
+        every.filter(move |id| all || outcome.to_acknowledge.contains(id))
     }
 
     /// Takes one turn. Everything in the outcome is in the store; if appending fails, the engine must be discarded and
@@ -271,7 +285,11 @@ impl Engine {
     /// Executes a report, unless it is late or duplicate: such a report proves nothing, not even that its worker is
     /// alive.
     fn receive(&mut self, worker: WorkerId, report: Box<Report>, now: Time, outcome: &mut TurnOutcome) {
-        if self.inbox.accept(worker, &report) {
+        let accepted = self.inbox.accept(worker, &report);
+        if report.base.is_none() || self.inbox.has_gap(worker) {
+            outcome.to_acknowledge.push(worker);
+        }
+        if accepted {
             // A rejected part, such as draining an unknown worker, does not stop the others.
             report.execute(worker, |part| drop(self.execute(part, now, outcome)));
         }

@@ -47,6 +47,9 @@ pub enum EventKind {
         worker: WorkerId,
         /// Whether it is drained now.
         drained: bool,
+        /// Why it was drained, where that is known: the quarantine reason of a worker that cannot start anything.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// A device became usable, became busy with a foreign process, or disappeared.
     DeviceChanged {

@@ -53,8 +53,8 @@ impl Report {
             execute(Command::Join(info));
         }
         // Before the attempts it could not start are placed again.
-        if quarantined.is_some() {
-            execute(Command::Drain { worker, drained: true });
+        if let Some(why) = quarantined {
+            execute(Command::Drain { worker, drained: true, reason: Some(format!("quarantined: {why}")) });
         }
         // Gangs do not exist yet, so no other rank was ever assigned.
         let attempts = attempts.into_iter().filter(|one| one.rank == 0);

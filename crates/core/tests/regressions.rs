@@ -154,7 +154,7 @@ fn a_worker_that_can_start_nothing_is_drained_before_it_is_given_the_same_task_a
     yard.ask(1.0, vec![told]);
     assert!(yard.0.cluster().worker(WorkerId(0)).unwrap().drained);
     assert!(matches!(yard.state(job), TaskState::Ready { .. }), "placed nowhere");
-    yard.ask(2.0, vec![Command::Drain { worker: WorkerId(0), drained: false }]);
+    yard.ask(2.0, vec![Command::Drain { worker: WorkerId(0), drained: false, reason: None }]);
     assert!(matches!(yard.state(job), TaskState::Placed(_)), "until someone has it resume");
 }
 

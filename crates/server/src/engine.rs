@@ -415,7 +415,7 @@ impl EngineThread {
             if !turned.events.is_empty() {
                 self.send_on_errand(now);
             }
-            let assigned = turned.events.iter().any(|event| event.what.concerns_workers());
+            let to_notify: Vec<WorkerId> = self.engine.workers_to_notify(&turned).collect();
             if !turned.events.is_empty() {
                 self.replicator.publish(turned.events);
             }
@@ -424,8 +424,8 @@ impl EngineThread {
                     let _gone = reply.send(answer);
                 }
             }
-            for (&worker, deliver) in &self.mail {
-                if assigned || self.engine.inbox().has_gap(worker) {
+            for worker in to_notify {
+                if let Some(deliver) = self.mail.get(&worker) {
                     deliver(self.engine.assignments(worker));
                 }
             }

@@ -30,9 +30,12 @@ pub(crate) fn log(cluster: &Cluster, events: &[Event]) {
                 let worker = cluster.worker(*worker).map(|w| &w.info.name[..]);
                 warn!(worker, "worker lost: its lease expired");
             }
-            EventKind::WorkerDrained { worker, drained } => {
+            EventKind::WorkerDrained { worker, drained, reason } => {
                 let worker = cluster.worker(*worker).map(|w| &w.info.name[..]);
-                info!(worker, drained, "worker drained or resumed");
+                match reason {
+                    Some(reason) => warn!(worker, "worker drained: {reason}"),
+                    None => info!(worker, drained, "worker drained or resumed"),
+                }
             }
             EventKind::PolicySet { policy } => info!(%policy, "policy set"),
             _ => {}

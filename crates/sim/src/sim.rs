@@ -82,8 +82,6 @@ pub struct Sim {
     to_assign: Vec<WorkerId>,
     /// Workers that may have something to report.
     to_report: Vec<WorkerId>,
-    /// Workers with a lease whose reports are in the next batch: they need an assignment that renews it.
-    to_acknowledge: Vec<WorkerId>,
     watcher: Option<Watcher>,
     /// Work saved by attempts that were stopped to be requeued, in the units of [`RunModel::work_rate`].
     saved: BTreeMap<TaskId, f64>,
@@ -143,7 +141,6 @@ impl Sim {
             dropped_commands: 0,
             to_assign: Vec::new(),
             to_report: Vec::new(),
-            to_acknowledge: Vec::new(),
             watcher: None,
             saved: BTreeMap::new(),
         };

@@ -1,5 +1,5 @@
 //! That the fault simulator bites: mistakes made on purpose are found within a few seeds. Only a build with the feature
-//! `bugs` has them: `cargo test -p warpyard-sim --features bugs --test bites -- --nocapture`.
+//! `bugs` has them: `cargo test -p warpyard-sim --features bugs --test injected_bugs -- --nocapture`.
 
 use warpyard_sim::faults::{Bug, Level, run, run_with};
 
@@ -39,6 +39,11 @@ fn an_end_that_is_forgotten_before_it_is_known_is_found() {
 #[test]
 fn an_attempt_of_another_log_that_is_adopted_is_found() {
     found(Bug::AdoptAnotherLogs);
+}
+
+#[test]
+fn a_stale_session_that_is_kept_is_found() {
+    found(Bug::KeepStaleSession);
 }
 
 fn found(bug: Bug) {

@@ -90,8 +90,8 @@ fn interventions() -> Vec<(f64, Command)> {
         (2400.0, Command::Pause(JobId(58).into())),
         (3100.0, Command::Resume(JobId(58).into())),
         (1000.0, Command::SetPolicy("sjf".parse().unwrap())),
-        (1500.0, Command::Drain { worker: warpyard_core::WorkerId(1), drained: true }),
-        (2500.0, Command::Drain { worker: warpyard_core::WorkerId(1), drained: false }),
+        (1500.0, Command::Drain { worker: warpyard_core::WorkerId(1), drained: true, reason: None }),
+        (2500.0, Command::Drain { worker: warpyard_core::WorkerId(1), drained: false, reason: None }),
         (2600.0, Command::SetPolicy("short-first:beta=2".parse().unwrap())),
     ]
 }

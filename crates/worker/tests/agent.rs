@@ -49,6 +49,10 @@ fn agent(data: &Path) -> (AgentHandle, Receiver<Report>) {
 }
 
 fn agent_with(data: &Path, probe: Box<dyn Probe>) -> (AgentHandle, Receiver<Report>) {
+    leased_agent(data, probe, None)
+}
+
+fn leased_agent(data: &Path, probe: Box<dyn Probe>, lease: Option<Span>) -> (AgentHandle, Receiver<Report>) {
     let (tell, told) = unbounded();
     let settings = Settings {
         name: "here".into(),
@@ -58,7 +62,7 @@ fn agent_with(data: &Path, probe: Box<dyn Probe>) -> (AgentHandle, Receiver<Repo
         rules: DeviceRules::default(),
         cpus: 1000,
         memory: 1 << 30,
-        lease: None,
+        lease,
         shared_at: None,
         max_processes: None,
         max_grace: Span(600_000_000),
@@ -173,6 +177,36 @@ fn an_end_it_finds_is_kept_until_the_server_knows_it() {
         let standing = next(&told);
         assert!(is_success(&standing), "not lost: {standing:?}");
     }
+    second.leave(true);
+}
+
+#[test]
+fn a_held_attempt_that_it_finds_outlives_the_lease() {
+    let data = tempfile::tempdir().unwrap();
+    let held = AttemptId { number: 2, ..attempt() };
+    let (first, told) = agent(data.path());
+    let mut both = assigned(Some("exec sleep 1000"));
+    both.attempts.push(Assignment { attempt: held, on_lost: OnLost::Hold, ..both.attempts[0].clone() });
+    first.assign(both);
+    let mut running = std::collections::BTreeSet::new();
+    while running.len() < 2 {
+        running.extend(told_of(&told).attempts.into_iter().map(|one| one.attempt));
+    }
+    first.leave(false);
+    let no_gpus = probe::find(&Choice::None, &ProbePaths::default()).unwrap();
+    // Nobody ever answers, so the lease is never renewed.
+    let (second, told) = leased_agent(data.path(), no_gpus, Some(Span(300_000)));
+    let lost = EndReason::Lost(warpyard_core::agent::CONTACT_LOST.into());
+    let is_lost = |status: &AttemptStatus| matches!(status, AttemptStatus::Over(end) if end.how == lost);
+    let report = loop {
+        let report = told_of(&told);
+        let of = |id| report.attempts.iter().find(|one| one.attempt == id).map(|one| &one.standing);
+        if report.base.is_none() && of(attempt()).is_some_and(is_lost) {
+            break report;
+        }
+    };
+    let of_held = report.attempts.iter().find(|one| one.attempt == held).expect("a full report");
+    assert_eq!(of_held.standing, AttemptStatus::Running);
     second.leave(true);
 }
 

@@ -103,6 +103,9 @@ pub struct WorkerView {
     pub id: String,
     /// Whether it accepts tasks.
     pub state: WorkerState,
+    /// Why it is draining, where that is known, such as that it was quarantined because it cannot start anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_reason: Option<String>,
     /// CPUs it offers.
     pub cpus: MilliCpus,
     /// CPUs that tasks have reserved.

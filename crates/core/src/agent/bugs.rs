@@ -15,6 +15,8 @@ pub enum Bug {
     ForgetUndelivered,
     /// What another log left is taken for this log's.
     AdoptAnotherLogs,
+    /// A session that is not the latest is kept.
+    KeepStaleSession,
 }
 
 impl Agent {

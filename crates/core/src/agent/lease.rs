@@ -42,6 +42,11 @@ impl Lease {
         self.sent.push_back((seq, now));
     }
 
+    /// Forgets reports that the server will never acknowledge.
+    fn clear_sent(&mut self) {
+        self.sent.clear();
+    }
+
     fn received(&mut self, seq: u64) {
         while let Some((_, at)) = self.sent.pop_front_if(|(sent, _)| *sent <= seq) {
             self.confirmed = self.confirmed.max(at);
@@ -50,9 +55,24 @@ impl Lease {
 }
 
 impl Agent {
-    /// The server has received a report.
+    /// The server has received a report. One that this agent has yet to send was an earlier agent's: this agent took too
+    /// small a session number, as when the record of the latest session was lost and the clock is behind. The server drops its
+    /// reports as late until it takes a larger one.
     pub(super) fn acknowledge(&mut self, received: Option<ReportId>) {
-        let Some(received) = received.filter(|id| id.session == self.settings.session) else { return };
+        let Some(received) = received else { return };
+        let stale = received > ReportId { session: self.session, seq: self.seq };
+        #[cfg(feature = "bugs")]
+        let stale = stale && self.bug != Some(super::Bug::KeepStaleSession);
+        if stale {
+            self.session = received.session.saturating_add(1);
+            self.send_all = true;
+            if let Some(lease) = &mut self.lease {
+                lease.clear_sent();
+            }
+        }
+        if received.session != self.session {
+            return;
+        }
         self.starts.told(received.seq);
         if let Some(lease) = &mut self.lease {
             lease.received(received.seq);

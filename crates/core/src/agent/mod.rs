@@ -71,6 +71,8 @@ pub struct Settings {
 #[derive(Debug, Default)]
 pub struct Agent {
     settings: Settings,
+    /// Session its reports are numbered under: that of the settings, or a later one where the server knows of a later one.
+    session: u64,
     attempts: SmallMap<AttemptId, Attempt>,
     /// Everything the worker should have, in order of attempt.
     desired: Vec<Desired>,
@@ -118,6 +120,7 @@ impl Agent {
         let lease = settings.lease.map(|lease| Lease::new(lease, now));
         let mut agent = Agent {
             settings,
+            session: settings.session,
             lease,
             restarted: settings.machine_restarted,
             send_all: true,
@@ -261,7 +264,8 @@ impl Agent {
     /// Asks for a timer unless an earlier one is set: when that fires it is asked for anew.
     fn set_timer(&mut self) {
         let expires = self.lease.as_ref().filter(|_| self.ends_on_expiry()).map(Lease::expires);
-        let launches = self.settings.launch_timeout.and_then(|timeout| {
+        // A launch is not repeated before the server says again what it wants, so its timer would fire for nothing.
+        let launches = self.settings.launch_timeout.filter(|_| self.acts()).and_then(|timeout| {
             let since = self.attempts.values().filter_map(|a| a.state.launching_since()).min();
             since.map(|since| since + timeout)
         });
@@ -273,13 +277,24 @@ impl Agent {
         }
     }
 
-    /// Repeats launches of which nothing came for so long.
+    /// Repeats launches that have had no effect for this long.
+    ///
+    /// Only while assignments are in force: a launch that is forgotten before may still take effect, and its process would
+    /// then be on the worker without the agent knowing of it.
     fn launch_again(&mut self, now: Time, timeout: Span) {
+        if !self.acts() {
+            return;
+        }
         let stuck = |attempt: &Attempt| attempt.state.launching_since().is_some_and(|at| at + timeout <= now);
         let stuck = self.attempts.iter().filter(|(_, a)| stuck(a)).map(|(&id, _)| id);
         for id in stuck.collect::<SmallVec<[AttemptId; 4]>>() {
-            // As if it had never been asked for: it may be unwanted by now.
-            self.attempts.remove(&id);
+            if self.wanted(id).is_some() {
+                // Reconciling launches it again, or calls it off where it is to stop.
+                self.attempts.remove(&id);
+            } else {
+                // The launch may only be slow: the attempt is over once the executor has confirmed that it is.
+                self.call_off(id, EndReason::Stopped);
+            }
         }
         self.reconcile(now);
     }
@@ -381,7 +396,8 @@ impl Agent {
             }
             LaunchRefusal::Impossible(why) => EndReason::NotStarted(why),
             LaunchRefusal::Broken(why) => {
-                self.starts.failed(&why);
+                let launched_in = self.attempts.get(&id).map(|attempt| attempt.launched_in);
+                self.starts.failed(launched_in.unwrap_or_default(), &why);
                 EndReason::Declined(format!("the worker cannot start anything: {why}"))
             }
         };

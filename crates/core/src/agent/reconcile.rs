@@ -20,12 +20,23 @@ enum Step {
 }
 
 impl Agent {
+    /// Whether the agent acts on attempts: the server's assignments are in force, or everything is ended before it leaves.
+    pub(super) fn acts(&self) -> bool {
+        self.in_force || self.leaving == Some(Leaving::Killing)
+    }
+
+    /// Desired state of an attempt; none of one that the server gave up, and of any while everything is ended.
+    pub(super) fn wanted(&self, id: AttemptId) -> Option<DesiredState> {
+        let killing = self.leaving == Some(Leaving::Killing);
+        self.desired_of(id).filter(|_| !killing).map(|desired| desired.want)
+    }
+
     /// Compares everything. Called when what is wanted changed, or when what is here changed what else may be launched.
     pub(super) fn reconcile(&mut self, now: Time) {
-        let killing = self.leaving == Some(Leaving::Killing);
-        if !self.in_force && !killing {
+        if !self.acts() {
             return;
         }
+        let killing = self.leaving == Some(Leaving::Killing);
         let mut steps: SmallVec<[(AttemptId, Step); 4]> = SmallVec::new();
         let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
         // What the server gave up and what is still here may be on the devices that something new was given.
@@ -59,11 +70,10 @@ impl Agent {
         if self.attempts.get(&id).is_some_and(|attempt| attempt.expired) {
             return self.stop_expired(id);
         }
-        let killing = self.leaving == Some(Leaving::Killing);
-        if !self.in_force && !killing {
+        if !self.acts() {
             return;
         }
-        let want = self.desired_of(id).filter(|_| !killing).map(|desired| desired.want);
+        let want = self.wanted(id);
         if let Some(step) = self.attempts.get(&id).and_then(|attempt| self.step_for(want, attempt)) {
             self.take(id, step);
         }
@@ -81,6 +91,8 @@ impl Agent {
             // While leaving, what is over may not have been told yet.
             (None, Ended(_)) => self.leaving.is_none().then_some(Step::Retire),
             (Some(_), Ended(_)) | (_, CallingOff { .. }) => None,
+            // It was stopped when the lease expired, and there is no way back: thawing or freezing it would overwrite that.
+            _ if attempt.expired => None,
             (None | Some(DesiredState::Stop), Launching { .. } | Running | Frozen) => Some(Step::Stop),
             (Some(DesiredState::Freeze), Launching { .. } | Running) => Some(Step::Freeze),
             (Some(DesiredState::Run), Frozen) => Some(Step::Thaw),
@@ -131,7 +143,9 @@ impl Agent {
                     self.call_off(attempt, how);
                 }
                 None => {
-                    self.attempts.insert(attempt, Attempt::new(AttemptState::Launching { since: now }));
+                    let launching = Attempt::new(AttemptState::Launching { since: now });
+                    let launched_in = self.starts.round();
+                    self.attempts.insert(attempt, Attempt { launched_in, ..launching });
                     self.emit(Output::Launch(attempt));
                 }
             },

@@ -33,7 +33,7 @@ impl Agent {
         };
         let devices = if full || self.devices_changed { self.devices.clone() } else { BTreeMap::new() };
         let report = Report {
-            id: ReportId { session: self.settings.session, seq: self.seq },
+            id: ReportId { session: self.session, seq: self.seq },
             base: (!full).then_some(self.seq - 1),
             info: None,
             attempts,

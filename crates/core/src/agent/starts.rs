@@ -2,14 +2,20 @@
 //! is quarantined: the server is told, and drains it until an operator has it resume. Otherwise each attempt would be placed
 //! and declined over and over, as fast as both sides can talk.
 
-/// How many launches in a row have to fail.
-const TOLERATED: u32 = 3;
+/// Number of rounds of launches that have to fail in a row.
+const FAILED_ROUNDS: u32 = 3;
 
-/// The latest launches.
+/// Results of the latest launches.
+///
+/// Launches are counted by round: all that were under way when one of them failed are one round, and so are one failure.
+/// Otherwise a single failure, such as of a spawner that died, would quarantine a worker that happened to be launching three
+/// attempts.
 #[derive(Debug, Default)]
 pub(super) struct LaunchHealth {
+    round: u32,
+    /// Rounds in a row that failed.
     failures: u32,
-    /// Why nothing can be started, and the first report that said so.
+    /// Quarantine reason, and the number of the first report that stated it.
     quarantined: Option<(String, Option<u64>)>,
 }
 
@@ -18,9 +24,19 @@ impl LaunchHealth {
         self.failures = 0;
     }
 
-    pub(super) fn failed(&mut self, why: &str) {
+    /// Round that a launch made now belongs to.
+    pub(super) fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// A launch of this round failed.
+    pub(super) fn failed(&mut self, round: u32, why: &str) {
+        if round != self.round {
+            return;
+        }
+        self.round += 1;
         self.failures += 1;
-        if self.failures >= TOLERATED && self.quarantined.is_none() {
+        if self.failures >= FAILED_ROUNDS && self.quarantined.is_none() {
             let why = format!("{} launches in a row failed, the last one because {why}", self.failures);
             self.quarantined = Some((why, None));
         }
@@ -48,7 +64,7 @@ impl LaunchHealth {
         if let Some((_, Some(first))) = self.quarantined
             && first <= seq
         {
-            *self = LaunchHealth::default();
+            (self.failures, self.quarantined) = (0, None);
         }
     }
 }

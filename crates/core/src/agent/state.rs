@@ -68,10 +68,12 @@ pub(super) struct Attempt {
     pub(super) freezing: bool,
     /// Whether it was ended because the lease expired.
     pub(super) expired: bool,
+    /// Round of launches it was last launched in; see [`LaunchHealth`](super::starts::LaunchHealth).
+    pub(super) launched_in: u32,
 }
 
 impl Attempt {
     pub(super) fn new(state: AttemptState) -> Attempt {
-        Attempt { state, on_lost: OnLost::default(), freezing: false, expired: false }
+        Attempt { state, on_lost: OnLost::default(), freezing: false, expired: false, launched_in: 0 }
     }
 }

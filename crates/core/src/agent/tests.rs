@@ -38,8 +38,7 @@ impl Rig {
     /// What comes of assignments that acknowledge all reports.
     fn assign(&mut self, at: f64, desired: &[Desired]) -> Vec<Output> {
         self.1 += 1;
-        let Settings { session, .. } = self.0.settings;
-        let received = Some(ReportId { session, seq: self.0.seq });
+        let received = Some(ReportId { session: self.0.session, seq: self.0.seq });
         self.0.assign_desired(self.1, received, desired.iter().cloned(), Time::from_secs(at));
         self.outputs()
     }
@@ -273,6 +272,95 @@ fn a_quarantined_worker_declines_until_the_server_has_heard() {
     let retired = (1..=3).map(|job| Output::Retire(id(job)));
     let retired: Vec<_> = retired.chain([Output::CallOff(id(4))]).collect();
     assert_eq!(rig.outputs(), retired[2..], "not launched");
+}
+
+#[test]
+fn launches_that_fail_together_are_one_failure() {
+    let mut rig = Rig::new();
+    let broken = || LaunchRefusal::Broken("the spawner died".into());
+    let at_once: Vec<_> = (1..=3).map(|job| wanted(job, DesiredState::Run)).collect();
+    assert_eq!(rig.assign(0.0, &at_once).len(), 3, "all are launched");
+    for job in 1..=3 {
+        rig.step(0.0, Input::Refused(id(job), broken()));
+        rig.see(job, Observation::NotStarted);
+    }
+    let report = rig.report(0.0).expect("ends to tell of");
+    assert_eq!(report.quarantined, None, "the spawner died once");
+    rig.assign(1.0, &[]);
+    for job in [4, 5] {
+        assert_eq!(rig.assign(1.0, &[wanted(job, DesiredState::Run)]), [Output::Launch(id(job))]);
+        rig.step(1.0, Input::Refused(id(job), broken()));
+        rig.see(job, Observation::NotStarted);
+        rig.assign(1.0, &[]);
+    }
+    let why = rig.0.starts.quarantined().expect("two more rounds are three");
+    assert!(why.starts_with("3 launches in a row failed"), "{why}");
+}
+
+#[test]
+fn a_launch_is_not_forgotten_while_nobody_says_whether_it_is_wanted() {
+    let timeout = Span::from_secs(20.0);
+    let lease = Some(LEASE);
+    let mut rig = Rig::with(Settings { lease, launch_timeout: Some(timeout), ..Settings::default() });
+    let hold = |job| Desired { on_lost: OnLost::Hold, ..wanted(job, DesiredState::Run) };
+    assert_eq!(rig.assign(0.0, &[hold(1)]), [Output::Launch(id(1))]);
+    assert_eq!(rig.step(10.0, Input::Timer), [], "the lease expires, and what is held stays");
+    assert!(!rig.0.in_force());
+    assert_eq!(rig.step(20.0, Input::Timer), []);
+    assert!(rig.0.state(id(1)).is_some(), "it may start at any moment");
+    rig.step(21.0, Input::Look);
+    let timers: Vec<_> = std::iter::from_fn(|| rig.0.next_output()).collect();
+    assert_eq!(timers, [], "and no timer fires for it meanwhile");
+    rig.report(22.0);
+    assert_eq!(rig.assign(23.0, &[]), [stop(1, 10.0)], "not wanted any more");
+    assert_eq!(
+        rig.step(23.0, Input::Timer),
+        [Output::CallOff(id(1))],
+        "and over once it is known not to have started"
+    );
+    rig.see(1, Observation::NotStarted);
+    assert_eq!(rig.outputs(), []);
+    assert_eq!(rig.0.state(id(1)), None, "retired");
+}
+
+#[test]
+fn an_attempt_that_was_ended_with_the_lease_does_not_go_on() {
+    for (seen, want) in [
+        (Observation::Frozen, DesiredState::Run),
+        (Observation::Running, DesiredState::Freeze),
+        (Observation::Running, DesiredState::Stop),
+    ] {
+        let mut rig = Rig::with(Settings { lease: Some(LEASE), ..Settings::default() });
+        rig.assign(0.0, &[wanted(1, want)]);
+        rig.see(1, seen.clone());
+        assert_eq!(rig.step(10.0, Input::Timer), [expire(1)]);
+        rig.step(10.0, Input::Look);
+        rig.report(11.0);
+        assert_eq!(
+            rig.assign(12.0, &[started(1, want)]),
+            [],
+            "{seen:?} {want:?}: it ends, and there is no way back"
+        );
+        assert_eq!(rig.step(13.0, Input::Look), [expire(1)], "asked again until it has");
+    }
+}
+
+#[test]
+fn an_agent_whose_session_is_not_the_latest_takes_a_later_one() {
+    let mut rig = Rig::with(Settings { session: 6, lease: Some(LEASE), ..Settings::default() });
+    let first = rig.report(1.0).expect("an agent presents itself");
+    assert_eq!(first.id, ReportId { session: 6, seq: 1 });
+    for received in [ReportId { session: 9, seq: 4 }, ReportId { session: 10, seq: 70 }] {
+        rig.0.assign_desired(1, Some(received), std::iter::empty(), Time::from_secs(2.0));
+        assert_eq!(rig.0.confirmed(), Some(Time(0)), "none of its own reports counted");
+        let again = rig.report(3.0).expect("the server knows nothing yet");
+        assert_eq!((again.id.session, again.base), (received.session + 1, None));
+        assert!(again.id > received);
+    }
+    let seq = rig.0.seq;
+    rig.0.assign_desired(2, Some(ReportId { session: 11, seq }), std::iter::empty(), Time::from_secs(4.0));
+    assert_eq!(rig.0.confirmed(), Some(Time::from_secs(3.0)));
+    assert_eq!(rig.report(5.0), None, "its session is the latest");
 }
 
 #[test]

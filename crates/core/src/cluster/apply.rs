@@ -29,8 +29,10 @@ impl Cluster {
                 self.worker_mut(*worker).online = false;
                 self.describe(*worker);
             }
-            EventKind::WorkerDrained { worker, drained } => {
-                self.worker_mut(*worker).drained = *drained;
+            EventKind::WorkerDrained { worker, drained, reason } => {
+                let state = self.worker_mut(*worker);
+                state.drained = *drained;
+                state.drain_reason.clone_from(reason);
                 self.describe(*worker);
             }
             EventKind::DeviceChanged { device, state } => self.device_changed(*device, *state),
@@ -157,7 +159,8 @@ impl Cluster {
             None => {
                 assert_eq!(id.0 as usize, self.workers.len(), "workers are numbered without gaps");
                 let tasks = Default::default();
-                self.workers.push(Worker { info: info.clone(), online: true, drained: false, tasks });
+                let info = info.clone();
+                self.workers.push(Worker { info, online: true, drained: false, drain_reason: None, tasks });
                 self.describe(id);
             }
         }

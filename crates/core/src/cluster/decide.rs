@@ -52,10 +52,13 @@ impl Cluster {
             Command::Pause(target) => self.pause(target),
             Command::Resume(target) => self.resume(target),
             Command::Several(commands) => Ok(self.decide_in_order(commands, now)),
-            Command::Drain { worker, drained } => match self.worker(worker) {
+            Command::Drain { worker, drained, reason } => match self.worker(worker) {
                 None => Err(Rejection::new(Code::NoSuchWorker, format!("there is no worker {worker}"))),
-                Some(w) if w.drained == drained => Ok(EventKinds::new()),
-                Some(_) => Ok(smallvec![EventKind::WorkerDrained { worker, drained }]),
+                // A drained worker may still be found to be unable to start anything.
+                Some(w) if w.drained == drained && (reason.is_none() || w.drain_reason == reason) => {
+                    Ok(EventKinds::new())
+                }
+                Some(_) => Ok(smallvec![EventKind::WorkerDrained { worker, drained, reason }]),
             },
             Command::Adopt { user, spec, devices } => self.adopt(user, spec, &devices),
             Command::Heard(job) => self.require_claim(job).map(|_| EventKinds::new()),

@@ -100,6 +100,9 @@ pub struct Worker {
     pub online: bool,
     /// Whether it is drained (starts nothing new).
     pub drained: bool,
+    /// Why it is drained, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain_reason: Option<String>,
     /// Tasks with an attempt on it.
     #[serde(skip)]
     tasks: BTreeSet<TaskId>,

@@ -293,7 +293,7 @@ impl Teller {
             }
             Step::Pause(part) => Command::Pause(target(part)?),
             Step::Resume(part) => Command::Resume(target(part)?),
-            Step::Drain(w, drained) => Command::Drain { worker: worker(*w), drained: *drained },
+            Step::Drain(w, drained) => Command::Drain { worker: worker(*w), drained: *drained, reason: None },
             Step::Join(info) => Command::Join(info.clone()),
             Step::Report { worker: w, standings, devices } => {
                 let w = worker(*w);

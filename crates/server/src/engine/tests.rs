@@ -5,6 +5,7 @@ use crate::testing::{self, Server, machine, task};
 use std::collections::BTreeMap;
 use warpyard_core::command::AttemptStatus;
 use warpyard_core::event::{End, EndReason, Usage, WorkerInfo};
+use warpyard_core::protocol::{Report, ReportId};
 use warpyard_core::{AttemptId, Command, Span, Time, WorkerId};
 
 const HOUR: Span = hours(1);
@@ -87,4 +88,25 @@ async fn a_day_of_hourly_jobs_and_a_lost_worker_passes_by_the_clock_of_the_serve
     assert!(whole.iter().all(|row| row.outcome.as_deref() == Some("succeeded") && row.ran == HOUR));
     let last = whole.iter().map(|row| row.ended.expect("over")).max();
     assert_eq!(last, Some(began + hours(24) + LEASE), "events are dated by the server's clock");
+}
+
+#[tokio::test]
+async fn a_full_report_of_an_idle_worker_is_acknowledged() {
+    let server = testing::server();
+    let info = WorkerInfo { lease: Some(LEASE), ..machine(1) };
+    server.engine.command(Command::Join(info)).await.expect("it joins");
+    let (deliver, mut delivered) = tokio::sync::mpsc::unbounded_channel();
+    server.engine.deliver_to(WORKER, move |assignments| drop(deliver.send(assignments)));
+    assert_eq!(delivered.recv().await.expect("what it should run").received, None);
+    let report = |session, seq| {
+        let id = ReportId { session, seq };
+        Command::Receive { worker: WORKER, report: Box::new(Report { id, ..Report::default() }) }
+    };
+    for (session, seq) in [(7, 1), (7, 2), (6, 9)] {
+        server.engine.command(report(session, seq)).await.expect("it is received");
+        let acknowledged = delivered.recv().await.expect("an acknowledgement").received;
+        // An agent of an earlier session is told of the latest as well, so that it can take a later one.
+        assert_eq!(acknowledged, Some(ReportId { session: 7, seq: seq.min(2) }), "{session} {seq}");
+    }
+    assert_eq!(delivered.try_recv().ok(), None);
 }

@@ -83,7 +83,7 @@ async fn set_drained(app: &super::App, name: String, drained: bool) -> Result<Js
         f.cluster().worker_named(&wanted).ok_or_else(|| unknown(known()))
     };
     let worker = app.engine.read(find).await??;
-    app.engine.command(Command::Drain { worker, drained }).await?;
+    app.engine.command(Command::Drain { worker, drained, reason: None }).await?;
     let look = move |f: &crate::replica::Reader<'_>| views::workers(f.cluster(), None);
     let view = app.engine.read(look).await?.into_iter().nth(worker.0 as usize);
     view.map(Json).ok_or_else(|| Refusal::internal("a worker vanished"))

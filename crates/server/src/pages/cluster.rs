@@ -67,6 +67,7 @@ struct WorkerRow {
     running: u64,
     version: String,
     drained: bool,
+    drain_reason: Option<String>,
 }
 
 pub(super) async fn page(
@@ -130,6 +131,7 @@ fn worker_row(view: WorkerView) -> WorkerRow {
         running: view.running,
         version: escape(&view.version),
         drained: view.state == WorkerState::Draining,
+        drain_reason: view.drain_reason.as_deref().map(escape),
     }
 }
 

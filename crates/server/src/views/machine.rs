@@ -69,7 +69,10 @@ pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView>
                         None => "in use by someone else".into(),
                     }),
                     (_, false, _) => Some("its worker is lost".into()),
-                    (_, _, true) => Some("its worker is drained".into()),
+                    (_, _, true) => Some(match &worker.drain_reason {
+                        Some(reason) => format!("its worker is drained ({reason})"),
+                        None => "its worker is drained".into(),
+                    }),
                     _ => None,
                 },
             });
@@ -121,6 +124,7 @@ pub(crate) fn workers(cluster: &Cluster, watched: Option<&Watched>) -> Vec<Worke
                 (true, true) => WorkerState::Draining,
                 (true, false) => WorkerState::Up,
             },
+            drain_reason: worker.drain_reason.clone(),
             cpus: MilliCpus(worker.info.cpus),
             used_cpus: MilliCpus(worker.info.cpus.saturating_sub(used.cpus_free())),
             memory_bytes: worker.info.memory,

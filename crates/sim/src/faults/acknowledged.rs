@@ -42,7 +42,7 @@ impl Acknowledged {
                 self.held.insert(*job, ());
             }
             Command::SetPriority(job, priority) => drop(self.priorities.insert(*job, *priority)),
-            Command::Drain { worker, drained } => drop(self.drained.insert(*worker, *drained)),
+            Command::Drain { worker, drained, .. } => drop(self.drained.insert(*worker, *drained)),
             Command::SetPolicy(choice) => self.policy = Some(choice.clone()),
             _ => {}
         }

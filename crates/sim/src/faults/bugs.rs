@@ -23,6 +23,8 @@ pub enum Bug {
     ForgetUndelivered,
     /// A worker adopts attempts of another log.
     AdoptAnotherLogs,
+    /// A worker whose session is not the latest keeps it, so that the server drops its reports as late.
+    KeepStaleSession,
 }
 
 /// Bug of a run; always none in builds without the feature.
@@ -53,6 +55,7 @@ impl InjectedBug {
             Some(Bug::LaunchBesideLingering) => Some(warpyard_core::agent::Bug::LaunchBesideLingering),
             Some(Bug::ForgetUndelivered) => Some(warpyard_core::agent::Bug::ForgetUndelivered),
             Some(Bug::AdoptAnotherLogs) => Some(warpyard_core::agent::Bug::AdoptAnotherLogs),
+            Some(Bug::KeepStaleSession) => Some(warpyard_core::agent::Bug::KeepStaleSession),
             _ => None,
         });
         #[cfg(not(feature = "bugs"))]

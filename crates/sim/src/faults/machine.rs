@@ -19,6 +19,12 @@ const LAUNCH_TIMEOUT: Span = Span(20_000_000);
 /// Time after which a retired record is removed; no longer than in the live worker, which waits until it is idle.
 const RETIRED_AFTER: Span = Span(3_000_000);
 
+/// Number of the first session, large enough to go back from.
+const FIRST_SESSION: u64 = 1 << 48;
+
+/// Distance between the sessions of two agent processes: no two ever have the same.
+const SESSIONS_APART: u64 = 1 << 32;
+
 /// Machine of a run.
 pub(super) struct Machine {
     pub(super) info: WorkerInfo,
@@ -33,7 +39,9 @@ pub(super) struct Machine {
     assigned: BTreeMap<AttemptId, Assignment>,
     as_of: u64,
     /// Number of this agent process; messages to earlier ones are lost.
-    pub(super) session: u32,
+    pub(super) agent_number: u32,
+    /// Session of this agent process: larger than that of any before, unless its record was lost.
+    session: u64,
     /// Whether the machine is cut off from the network.
     pub(super) cut: bool,
     /// Whether there was no agent to enforce the lease since the last contact with the server.
@@ -83,7 +91,8 @@ impl Machine {
             agent: None,
             assigned: BTreeMap::new(),
             as_of: 0,
-            session: 0,
+            agent_number: 0,
+            session: FIRST_SESSION,
             cut: false,
             unwatched: false,
             bug,
@@ -145,9 +154,10 @@ impl Machine {
         if self.agent.is_some() || !self.up {
             return;
         }
-        self.session += 1;
+        self.agent_number += 1;
+        self.session += SESSIONS_APART + 1;
         let settings = Settings {
-            session: self.session.into(),
+            session: self.session,
             lease: self.info.lease,
             launch_timeout: Some(LAUNCH_TIMEOUT),
             machine_restarted,
@@ -155,6 +165,11 @@ impl Machine {
         let mut agent = self.bug.inject_agent(Agent::new(settings, now));
         self.supervisors.records().into_iter().for_each(|found| agent.step(Input::Found(found), now));
         self.agent = Some(agent);
+    }
+
+    /// The record of the latest session is lost, and the machine's clock is behind: the next agent takes a smaller number.
+    pub(super) fn lose_session(&mut self) {
+        self.session -= 2 * SESSIONS_APART;
     }
 
     /// The machine goes down, and everything on it with it.

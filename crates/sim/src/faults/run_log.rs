@@ -40,7 +40,7 @@ pub(super) fn describe(event: &Event) -> String {
     match &event.what {
         EventKind::WorkerJoined { worker, info } => format!("{worker} joined ({})", info.name),
         EventKind::WorkerLost { worker } => format!("{worker} lost"),
-        EventKind::WorkerDrained { worker, drained } => {
+        EventKind::WorkerDrained { worker, drained, .. } => {
             format!("{worker} {}", if *drained { "drained" } else { "undrained" })
         }
         EventKind::DeviceChanged { device, state } => format!("device {device} is {state:?}"),

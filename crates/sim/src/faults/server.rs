@@ -4,7 +4,7 @@ use super::Violation;
 use super::disk::{Disk, StoreFailure};
 use std::collections::{BTreeMap, VecDeque};
 use warpyard_core::engine::{Engine, TurnOutcome};
-use warpyard_core::protocol::{Report, ReportId};
+use warpyard_core::protocol::Report;
 use warpyard_core::{Cluster, Command, Epoch, JobId, PolicyDef, Time, WorkerId};
 
 /// Server process.
@@ -19,7 +19,7 @@ pub(super) struct Server {
     pub(super) turns: u64,
     /// Whether a turn is scheduled for the requests in the inbox.
     pub(super) turn_scheduled: bool,
-    /// Address of the agent that sent each worker's latest report.
+    /// Address of the latest agent that was heard of each worker.
     pub(super) addresses: BTreeMap<WorkerId, Address>,
     /// Finished jobs in memory, oldest first.
     ended: VecDeque<JobId>,
@@ -29,7 +29,8 @@ pub(super) struct Server {
 #[derive(Clone, Copy)]
 pub(super) struct Address {
     pub(super) machine: usize,
-    pub(super) session: u32,
+    /// Number of the agent process.
+    pub(super) agent: u32,
 }
 
 /// Request to the server.
@@ -52,8 +53,6 @@ pub(super) struct WorkerReport {
 pub(super) struct CommittedTurn {
     pub(super) commands: Vec<Command>,
     pub(super) turned: TurnOutcome,
-    /// Agents whose reports were received.
-    pub(super) heard: Vec<Address>,
 }
 
 impl Server {
@@ -100,18 +99,17 @@ impl Server {
         let now = self.clock(system);
         self.turns += 1;
         self.turn_scheduled = false;
-        let (mut commands, mut heard): (Vec<Command>, Vec<(Address, String, ReportId)>) = Default::default();
+        let (mut commands, mut heard): (Vec<Command>, Vec<(Address, String)>) = Default::default();
         for asked in std::mem::take(&mut self.inbox) {
             match asked {
                 Request::User(command) => commands.push(command),
                 Request::Worker(WorkerReport { from, name, report }) => {
-                    let id = report.id;
                     match (self.engine.cluster().worker_named(&name), &report.info) {
                         (Some(worker), _) => commands.push(Command::Receive { worker, report }),
                         (None, Some(info)) => commands.push(Command::Join(info.clone())),
                         (None, None) => continue,
                     }
-                    heard.push((from, name, id));
+                    heard.push((from, name));
                 }
             }
         }
@@ -122,24 +120,23 @@ impl Server {
                 self.ended
                     .retain(|job| self.engine.cluster().job(*job).is_some_and(|j| j.finished.is_some()));
                 self.ended.extend(turned.finished.iter().copied());
-                let heard = heard.into_iter().filter(|(from, name, id)| self.note_address(*from, name, *id));
-                let heard = heard.map(|(from, ..)| from).collect();
-                Ok(CommittedTurn { commands, turned, heard })
+                for (from, name) in heard {
+                    self.note_address(from, &name);
+                }
+                Ok(CommittedTurn { commands, turned })
             }
             Err(stop) => Err((stop, commands)),
         }
     }
 
-    /// Notes the address of an agent whose report the engine accepted; returns whether it is to be answered.
-    fn note_address(&mut self, from: Address, name: &str, id: ReportId) -> bool {
-        let Some(worker) = self.engine.cluster().worker_named(name) else { return false };
-        match self.engine.inbox().latest(worker) {
-            None => true,
-            Some(latest) if latest == id => {
-                self.addresses.insert(worker, from);
-                true
+    /// Notes the address of an agent, unless its report was overtaken by one of a later process, as a live server knows each
+    /// agent by its latest connection.
+    fn note_address(&mut self, from: Address, name: &str) {
+        if let Some(worker) = self.engine.cluster().worker_named(name) {
+            let known = self.addresses.entry(worker).or_insert(from);
+            if known.agent < from.agent {
+                *known = from;
             }
-            Some(_) => false,
         }
     }
 

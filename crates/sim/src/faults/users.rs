@@ -98,7 +98,7 @@ impl Users {
                 Command::Several(jobs[jobs.len() - 1 - back..].iter().map(cancel).collect())
             }
             14 | 15 => Command::Resume(target(random, cluster, job)),
-            16 | 17 => Command::Drain { worker, drained: random.unit() < 0.4 },
+            16 | 17 => Command::Drain { worker, drained: random.unit() < 0.4, reason: None },
             _ => Command::SetPolicy(self.policy(random)),
         }
     }

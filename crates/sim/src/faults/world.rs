@@ -312,7 +312,7 @@ impl World {
     }
 
     fn deliver_assignments(&mut self, to: Address, word: &Assignments) -> Result<(), Violation> {
-        if self.machines[to.machine].session != to.session {
+        if self.machines[to.machine].agent_number != to.agent {
             return Ok(());
         }
         self.line(|| {
@@ -325,8 +325,11 @@ impl World {
     fn report(&mut self, machine: usize) {
         let m = &mut self.machines[machine];
         let Some(report) = m.report(self.now).map(Box::new) else { return };
-        let up =
-            WorkerReport { from: Address { machine, session: m.session }, name: m.info.name.clone(), report };
+        let up = WorkerReport {
+            from: Address { machine, agent: m.agent_number },
+            name: m.info.name.clone(),
+            report,
+        };
         self.send(Some(machine), || WorldEvent::Request(Request::Worker(up.clone())));
     }
 
@@ -390,7 +393,7 @@ impl World {
             Err(_) => Command::Cancel(TaskSelector::Job(job.id)),
         });
         let drained = self.committed.workers().filter(|(_, w)| w.drained);
-        let undrain = drained.map(|(worker, _)| Command::Drain { worker, drained: false });
+        let undrain = drained.map(|(worker, _)| Command::Drain { worker, drained: false, reason: None });
         for command in unfinished.chain(undrain).collect::<Vec<_>>() {
             self.hear(Request::User(command));
         }

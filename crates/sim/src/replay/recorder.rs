@@ -251,8 +251,9 @@ impl Recorder {
                 (Command::Join(info), false)
             }
             EventKind::WorkerLost { worker } => (Command::GiveUp(*worker), false),
-            EventKind::WorkerDrained { worker, drained } => {
-                (Command::Drain { worker: *worker, drained: *drained }, false)
+            EventKind::WorkerDrained { worker, drained, reason } => {
+                let (worker, drained, reason) = (*worker, *drained, reason.clone());
+                (Command::Drain { worker, drained, reason }, false)
             }
             EventKind::DeviceChanged { device, state } => {
                 let Some(worker) = self.now.worker(device.worker) else { return };

@@ -90,7 +90,7 @@ impl Sim {
                 break;
             }
             self.turn();
-            self.to_assign.append(&mut self.to_acknowledge);
+            self.to_assign.extend(&self.outcome.to_acknowledge);
         }
     }
 
@@ -186,9 +186,6 @@ impl Sim {
         }
         if let Some(report) = machine.report(self.now) {
             self.commands.push(Command::Receive { worker, report: Box::new(report) });
-            if machine.agent.confirmed().is_some() {
-                self.to_acknowledge.push(worker);
-            }
         }
     }
 

@@ -115,8 +115,8 @@ impl Scenario {
             },
             "pause" => Command::Pause(self.target(first)?),
             "resume" => Command::Resume(self.target(first)?),
-            "drain" => Command::Drain { worker: self.worker(first)?, drained: true },
-            "undrain" => Command::Drain { worker: self.worker(first)?, drained: false },
+            "drain" => Command::Drain { worker: self.worker(first)?, drained: true, reason: None },
+            "undrain" => Command::Drain { worker: self.worker(first)?, drained: false, reason: None },
             "forget" => Command::Forget(self.job(first)?),
             _ => return self.befall(verb, first),
         };

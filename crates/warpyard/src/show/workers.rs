@@ -2,6 +2,7 @@
 
 use super::{Align, Cell, Paint, Screen, Table};
 use warpyard_api::quantity::ByteSize;
+use warpyard_api::text::escape_controls;
 use warpyard_api::wire::{WorkerState, WorkerView};
 
 /// The table of workers.
@@ -27,7 +28,14 @@ pub(crate) fn table(workers: &[WorkerView], screen: &Screen) -> String {
             (&worker.version).into(),
         ]);
     }
-    table.render(screen)
+    let mut text = table.render(screen);
+    for worker in workers {
+        if let Some(reason) = &worker.drain_reason {
+            let (id, reason) = (escape_controls(&worker.id), escape_controls(reason));
+            text += &format!("{id}: {reason}\n  once that is fixed: warpyard resume {id}\n");
+        }
+    }
+    text
 }
 
 /// The word for a worker's state.
@@ -58,14 +66,20 @@ mod tests {
         let workers: Vec<WorkerView> = serde_json::from_value(json!([
             {"id": "gpu1", "state": "up", "cpus": 64, "used_cpus": 8.5, "memory_bytes": 256u64 << 30,
              "used_memory_bytes": 12u64 << 30, "gpus": 4, "running": 3, "version": "0.1.0"},
-            {"id": "gpu2", "state": "lost", "cpus": 8, "used_cpus": 0, "memory_bytes": 16u64 << 30,
+            {"id": "gpu2", "state": "draining", "drain_reason": "quarantined: 3 launches in a row failed", "cpus": 8,
+             "used_cpus": 0, "memory_bytes": 16u64 << 30, "used_memory_bytes": 0, "gpus": 1, "running": 0,
+             "version": "0.1.0"},
+            {"id": "gpu3", "state": "lost", "cpus": 8, "used_cpus": 0, "memory_bytes": 16u64 << 30,
              "used_memory_bytes": 0, "gpus": 1, "running": 0, "version": "0.1.0"},
         ]))
         .unwrap();
         insta::assert_snapshot!(table(&workers, &Screen::for_tests(None)), @"
-        WORKER  ST    TASKS  GPUS      CPUS            MEMORY  VERSION
-        gpu1    up        3     4  8.5 / 64  12 GiB / 256 GiB  0.1.0
-        gpu2    lost      0     1     0 / 8      0 B / 16 GiB  0.1.0
+        WORKER  ST        TASKS  GPUS      CPUS            MEMORY  VERSION
+        gpu1    up            3     4  8.5 / 64  12 GiB / 256 GiB  0.1.0
+        gpu2    draining      0     1     0 / 8      0 B / 16 GiB  0.1.0
+        gpu3    lost          0     1     0 / 8      0 B / 16 GiB  0.1.0
+        gpu2: quarantined: 3 launches in a row failed
+          once that is fixed: warpyard resume gpu2
         ");
     }
 }

@@ -9,7 +9,7 @@ use super::reaper::Reaper;
 use super::records;
 use crate::claim_holder;
 use crate::probe::Gpu;
-use crate::supervise::{Bounds, Spawner};
+use crate::supervise::{Bounds, Spawner, boot_time};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,6 @@ pub struct Agent<L> {
     link: L,
     devices: Watch,
     nudges: Receiver<Nudge>,
-    /// What the agent's time is counted from: a clock that nobody sets.
-    epoch: Instant,
     /// When the agent is to be told that its timer fired.
     timer: Option<Time>,
     /// The latest assignments, for launching.
@@ -111,9 +109,9 @@ impl<L: Link + 'static> Agent<L> {
         let mut executor = ProcessExecutor::new(machine, process, reaper);
         let launch_timeout = Some(LAUNCH_TIMEOUT);
         let settings = agent::Settings { session, lease, launch_timeout, machine_restarted };
-        let mut agent = agent::Agent::new(settings, Time(0));
+        let mut agent = agent::Agent::new(settings, now());
         for found in executor.find()? {
-            agent.step(Input::Found(found), Time(0));
+            agent.step(Input::Found(found), now());
         }
         let shown = devices.shown();
         let mut agent = Agent {
@@ -122,7 +120,6 @@ impl<L: Link + 'static> Agent<L> {
             link,
             devices,
             nudges: receiver,
-            epoch: Instant::now(),
             timer: None,
             assigned: BTreeMap::new(),
             as_of: None,
@@ -159,7 +156,7 @@ impl<L: Link + 'static> Agent<L> {
             if let Some(assignments) = self.pending.take() {
                 self.assign(assignments);
             }
-            if self.timer.take_if(|at| *at <= now_since(self.epoch)).is_some() {
+            if self.timer.take_if(|at| *at <= now()).is_some() {
                 self.step(Input::Timer);
             }
             self.carry_out();
@@ -168,7 +165,7 @@ impl<L: Link + 'static> Agent<L> {
                 self.look_around();
                 self.executor.tidy(last_nudge.elapsed() >= IDLE_AFTER);
             }
-            if let Some(report) = self.agent.report(self.now()) {
+            if let Some(report) = self.agent.report(now()) {
                 self.link.report(report);
             }
             if self.agent.may_leave() {
@@ -177,19 +174,15 @@ impl<L: Link + 'static> Agent<L> {
         }
     }
 
-    fn now(&self) -> Time {
-        now_since(self.epoch)
-    }
-
     /// How long nothing needs to be done.
     fn wait(&self, looked: Instant) -> Duration {
         let look = self.every.saturating_sub(looked.elapsed());
-        let timer = self.timer.map(|at| Duration::from_micros(at.since(self.now()).0));
+        let timer = self.timer.map(|at| Duration::from_micros(at.since(now()).0));
         timer.map_or(look, |timer| timer.min(look))
     }
 
     fn step(&mut self, input: Input) {
-        self.agent.step(input, now_since(self.epoch));
+        self.agent.step(input, now());
     }
 
     fn take(&mut self, nudge: Nudge) {
@@ -224,7 +217,7 @@ impl<L: Link + 'static> Agent<L> {
     }
 
     fn assign(&mut self, assignments: Assignments) {
-        self.agent.assign(&assignments, self.now());
+        self.agent.assign(&assignments, now());
         if Some(assignments.as_of) < self.as_of {
             return;
         }
@@ -353,8 +346,10 @@ impl<L: Link + 'static> Agent<L> {
     }
 }
 
-fn now_since(epoch: Instant) -> Time {
-    Time(epoch.elapsed().as_micros() as u64)
+/// Time of the agent: since the machine booted, by a clock that nobody sets and that runs on while the machine is
+/// suspended, because the server's does so too: after a suspension the lease may have expired.
+fn now() -> Time {
+    Time(boot_time().as_micros() as u64)
 }
 
 /// Our attempts that have devices, and their processes.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use warpyard_core::spec::Program;
+use warpyard_core::spec::{OnLost, Program};
 
 use super::{cgroup::CgroupLimit, freeze::Freezer};
 
@@ -30,6 +30,9 @@ pub struct Launch {
     /// The id of the event log the attempt belongs to, repeated in its record; none where that log has no id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
+    /// Disposition of the attempt when its worker is lost, repeated in its record for an agent that starts again.
+    #[serde(default)]
+    pub on_lost: OnLost,
     /// The attempt directory; absolute. Created by the worker, never by the supervisor.
     pub dir: PathBuf,
     /// The directory of `log`, `stdout` and `stderr` if not `dir`; absolute. Created at the first byte of output. Records
@@ -139,6 +142,7 @@ impl Launch {
             v: super::record::VERSION,
             key: key.into(),
             log: None,
+            on_lost: OnLost::default(),
             dir: dir.into(),
             output_dir: None,
             program,

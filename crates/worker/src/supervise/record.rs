@@ -8,6 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::process::ProcessRef;
+use warpyard_core::spec::OnLost;
 
 /// Version of every record and message. Fields may be added without raising it; a record of a larger version is refused,
 /// because its meaning may have changed.
@@ -79,6 +80,9 @@ pub struct RunningRecord {
     /// The id of the event log the attempt belongs to, from its launch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
+    /// Disposition of the attempt when its worker is lost, from its launch.
+    #[serde(default)]
+    pub on_lost: OnLost,
     /// The boot id the pids belong to.
     pub boot: String,
     /// The supervisor. Its descendants are the attempt's processes.

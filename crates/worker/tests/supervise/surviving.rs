@@ -7,6 +7,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use warpyard_core::spec::OnLost;
 use warpyard_worker::supervise::{
     AttemptDir, Delivery, DesiredRecord, ExitCause, Freezer, ProcessRef, RecordError, RecordedAttempt,
     RunningRecord, Spawner, Status, scan,
@@ -135,6 +136,7 @@ fn a_pid_used_again_is_neither_taken_for_the_supervisor_nor_signalled() {
             v: 1,
             key: "9.0.0.1".into(),
             log: None,
+            on_lost: OnLost::Rerun,
             boot: boot.into(),
             supervisor,
             task: None,

@@ -25,6 +25,10 @@ impl World {
             Fault::CrashAfterCommit => self.disk.next = AppendFault::CrashAfterCommit,
             Fault::AgentCrash => {
                 self.machines[machine].kill_agent();
+                if self.random.unit() < 0.2 {
+                    self.line(|| format!("m{machine}: the record of its session is lost"));
+                    self.machines[machine].lose_session();
+                }
                 let lasts = duration(&mut self.random);
                 self.schedule(lasts, WorldEvent::AgentStarts(machine));
             }

@@ -9,7 +9,6 @@ use crate::faults::server::{Address, CommittedTurn, Request, Server};
 use crate::faults::{Violation, invariants};
 use warpyard_core::agent::Agent;
 use warpyard_core::event::EndReason;
-use warpyard_core::protocol::Assignments;
 use warpyard_core::{AttemptId, EventKind, LogStore, Span, Time, WorkerId};
 use warpyard_policies::POLICIES;
 
@@ -102,7 +101,7 @@ impl World {
     }
 
     fn publish(&mut self, turn: CommittedTurn) -> Result<(), Violation> {
-        let CommittedTurn { commands, turned, heard } = turn;
+        let CommittedTurn { commands, turned } = turn;
         Server::a_plan_fits(&turned)?;
         for (command, answer) in commands.iter().zip(&turned.answers) {
             if let Ok(answer) = answer {
@@ -110,18 +109,10 @@ impl World {
             }
         }
         let server = self.server.as_ref().expect("it has just turned");
-        let cluster = server.engine.cluster();
-        let mut messages: Vec<(Address, Assignments)> = Vec::new();
-        let mut write =
-            |to: Address, worker: WorkerId| messages.push((to, server.engine.assignments(worker)));
-        if turned.events.iter().any(|event| event.what.concerns_workers()) {
-            server.addresses.iter().for_each(|(&worker, &to)| write(to, worker));
-        }
-        for to in heard {
-            if let Some(worker) = cluster.worker_named(&self.machines[to.machine].info.name) {
-                write(to, worker);
-            }
-        }
+        let to_notify = server.engine.workers_to_notify(&turned);
+        let address = |worker: WorkerId| Some((*server.addresses.get(&worker)?, worker));
+        let message = |(to, worker): (Address, WorkerId)| (to, server.engine.assignments(worker));
+        let messages: Vec<_> = to_notify.filter_map(address).map(message).collect();
         for (to, word) in messages {
             self.send(Some(to.machine), || WorldEvent::Assignments { to, assignments: word.clone() });
         }

@@ -28,6 +28,12 @@ impl ProcessExecutor {
         for (dir, record) in scan(place)? {
             let name = dir.path().file_name().and_then(|n| n.to_str()).unwrap_or_default();
             let Ok(attempt) = split_name(name).1.parse::<AttemptId>() else { continue };
+            let on_lost = match &record {
+                Ok(Record::Running(running) | Record::Frozen(running) | Record::Died(running)) => {
+                    running.on_lost
+                }
+                _ => OnLost::default(),
+            };
             let expected = dir.path() == self.machine.layout.attempt_dir(attempt);
             let found = match record {
                 // Not even whose it is can be relied on, so it is set aside whatever its place.
@@ -48,7 +54,7 @@ impl ProcessExecutor {
                 self.dirs.insert(attempt, dir);
             }
             let (owner, seen) = found;
-            all.push(FoundRecord { attempt, owner, on_lost: OnLost::default(), seen });
+            all.push(FoundRecord { attempt, owner, on_lost, seen });
         }
         Ok(())
     }

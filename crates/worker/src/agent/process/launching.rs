@@ -61,6 +61,7 @@ impl ProcessExecutor {
             let closed = machine.bounds.closed_to(devices.gpus(), uuids);
             begin::confine(&mut launch, &machine.bounds, work, closed);
         }
+        launch.on_lost = assignment.on_lost;
         launch.grace_ms = assignment.grace.min(machine.max_grace).0.div_ceil(1000);
         launch.log_cap_bytes = work.log_size.map_or(machine.log_cap, |size| size.min(machine.log_cap));
         launch.notify = Some(machine.poke.clone());

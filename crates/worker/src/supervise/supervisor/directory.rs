@@ -44,6 +44,7 @@ pub(super) fn claim_dir(launch: &Launch) -> io::Result<File> {
         v: VERSION,
         key: launch.key.clone(),
         log: launch.log.clone(),
+        on_lost: launch.on_lost,
         boot: process::boot_id().to_owned(),
         supervisor: ProcessRef::now(std::process::id() as i32),
         task: None,
