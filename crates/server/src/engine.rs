@@ -39,7 +39,7 @@ const FORGET_AT_ONCE: usize = 200;
 /// Handle to the engine thread and the read replica. Cheap to clone.
 #[derive(Clone)]
 pub struct EngineHandle {
-    asks: Sender<EngineRequest>,
+    requests: Sender<EngineRequest>,
     replicator: EventPublisher,
     replica: Arc<ReadReplica>,
     /// The number of the last event that the replica has.
@@ -120,11 +120,11 @@ impl EngineHandle {
         replicator: Replicator,
         ended: impl Fn() + Clone + Send + 'static,
     ) -> (EngineHandle, EngineThreads) {
-        let (asks, asked) = unbounded();
+        let (requests, received) = unbounded();
         let (to_replicator, for_replicator) = unbounded();
         let to_replicator = EventPublisher::new(to_replicator, &replicator);
         let handle = EngineHandle {
-            asks,
+            requests,
             replicator: to_replicator.clone(),
             replica: replicator.replica(),
             applied: replicator.applied(),
@@ -132,11 +132,11 @@ impl EngineHandle {
         let (measures, clock) = (replicator.measures(), replicator.replica().clock().clone());
         let (engine_ended, replicator_ended) = (OnDrop(ended.clone()), OnDrop(ended));
         let turn = move || {
-            let _told = engine_ended;
-            EngineThread::new(engine, log, asked, to_replicator, measures, clock).run()
+            let _notify = engine_ended;
+            EngineThread::new(engine, log, received, to_replicator, measures, clock).run()
         };
         let follow = move || {
-            let _told = replicator_ended;
+            let _notify = replicator_ended;
             replicator.run(&for_replicator);
         };
         let spawn = |name: &str| thread::Builder::new().name(name.into());
@@ -147,35 +147,35 @@ impl EngineHandle {
         (handle, threads)
     }
 
-    /// Starts the replicator, and `play` in place of the engine thread.
+    /// Starts the replicator, and `simulate` in place of the engine thread.
     pub(crate) fn simulated(
         replicator: Replicator,
         ended: impl Fn() + Clone + Send + 'static,
-        play: impl FnOnce(SimulatedEngine) + Send + 'static,
+        simulate: impl FnOnce(SimulatedEngine) + Send + 'static,
     ) -> (EngineHandle, EngineThreads) {
-        let (asks, asked) = unbounded();
+        let (requests, received) = unbounded();
         let (to_replicator, for_replicator) = unbounded();
         let to_replicator = EventPublisher::new(to_replicator, &replicator);
         let handle = EngineHandle {
-            asks,
+            requests,
             replicator: to_replicator.clone(),
             replica: replicator.replica(),
             applied: replicator.applied(),
         };
-        let (played, replicator_ended) = (OnDrop(ended.clone()), OnDrop(ended));
-        let play = move || {
-            let _told = played;
-            play(SimulatedEngine { asks: asked, replicator: to_replicator.clone() });
+        let (simulation_ended, replicator_ended) = (OnDrop(ended.clone()), OnDrop(ended));
+        let simulate = move || {
+            let _notify = simulation_ended;
+            simulate(SimulatedEngine { requests: received, replicator: to_replicator.clone() });
             to_replicator.stop();
             Ok(())
         };
         let follow = move || {
-            let _told = replicator_ended;
+            let _notify = replicator_ended;
             replicator.run(&for_replicator);
         };
         let spawn = |name: &str| thread::Builder::new().name(name.into());
         let threads = EngineThreads {
-            engine: spawn("simulation").spawn(play).expect("a thread can be started"),
+            engine: spawn("simulation").spawn(simulate).expect("a thread can be started"),
             replicator: spawn("replicator").spawn(follow).expect("a thread can be started"),
         };
         (handle, threads)
@@ -184,36 +184,38 @@ impl EngineHandle {
     /// Executes a command. What the answer says is committed.
     pub async fn command(&self, command: Command) -> Result<CommandOutcome, CommandError> {
         let (reply, answer) = oneshot::channel();
-        self.asks.send(EngineRequest::Command(Box::new(command), Some(reply))).map_err(|_| EngineStopped)?;
+        self.requests
+            .send(EngineRequest::Command(Box::new(command), Some(reply)))
+            .map_err(|_| EngineStopped)?;
         Ok(answer.await.map_err(|_| EngineStopped)??)
     }
 
     /// Sends a command without waiting for its answer.
     pub fn tell(&self, command: Command) {
-        // It only fails when the engine has stopped, and then there is nobody to tell.
-        let _stopped = self.asks.send(EngineRequest::Command(Box::new(command), None));
+        // It only fails when the engine has stopped, which its threads report.
+        let _stopped = self.requests.send(EngineRequest::Command(Box::new(command), None));
     }
 
     /// Reads the replica, with every event that was published before this call.
     pub async fn read<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Reader<'_>) -> T + Send + 'static,
+        query: impl FnOnce(&Reader<'_>) -> T + Send + 'static,
     ) -> Result<T, EngineStopped> {
-        self.with_replica(move |replica| look(&replica.reader())).await
+        self.with_replica(move |replica| query(&replica.reader())).await
     }
 
     /// Reads the derived tables without holding the state: a slow query delays no event.
     pub(crate) async fn read_history<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&dyn HistoryStore) -> T + Send + 'static,
+        query: impl FnOnce(&dyn HistoryStore) -> T + Send + 'static,
     ) -> Result<T, EngineStopped> {
-        self.with_replica(move |replica| look(&*replica.connection_up_to_date())).await
+        self.with_replica(move |replica| query(&*replica.connection_up_to_date())).await
     }
 
     /// Reads on a blocking thread, once the replica has every event that was published before this call.
     async fn with_replica<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&ReadReplica) -> T + Send + 'static,
+        query: impl FnOnce(&ReadReplica) -> T + Send + 'static,
     ) -> Result<T, EngineStopped> {
         let published = self.replicator.seq.load(Ordering::Acquire);
         let mut applied = self.applied.clone();
@@ -221,14 +223,14 @@ impl EngineHandle {
         applied.wait_for(|applied| *applied >= published).await.map_err(|_| EngineStopped)?;
         let replica = self.replica.clone();
         let permit = replica.permits().acquire_owned().await.map_err(|_| EngineStopped)?;
-        let look = move || {
-            let seen = look(&replica);
-            // Not before: who asked may be gone, but a connection is in use until here.
+        let run = move || {
+            let result = query(&replica);
+            // Not before: the caller may be gone, but its database connection is in use until here.
             drop(permit);
-            seen
+            result
         };
-        match tokio::task::spawn_blocking(look).await {
-            Ok(seen) => Ok(seen),
+        match tokio::task::spawn_blocking(run).await {
+            Ok(result) => Ok(result),
             Err(e) => match e.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
                 Err(_) => Err(EngineStopped),
@@ -259,18 +261,18 @@ impl EngineHandle {
 
     /// Sets how a worker is sent its assignments, and sends the current ones.
     pub fn deliver_to(&self, worker: WorkerId, deliver: impl Fn(Assignments) + Send + 'static) {
-        let _stopped = self.asks.send(EngineRequest::Deliver(worker, Box::new(deliver)));
+        let _stopped = self.requests.send(EngineRequest::Deliver(worker, Box::new(deliver)));
     }
 
     /// Stops the engine after the requests sent before, and then the replicator.
     pub fn stop(&self) {
-        let _already = self.asks.send(EngineRequest::Stop);
+        let _already = self.requests.send(EngineRequest::Stop);
     }
 }
 
 /// The engine's side of the channels, for a simulation that takes the engine's place.
 pub(crate) struct SimulatedEngine {
-    asks: Receiver<EngineRequest>,
+    requests: Receiver<EngineRequest>,
     replicator: EventPublisher,
 }
 
@@ -280,23 +282,23 @@ impl SimulatedEngine {
         self.replicator.publish(events);
     }
 
-    /// Executes the commands that arrive within `wait`; says whether to go on.
-    pub(crate) fn attend(
+    /// Executes the commands that arrive within `wait`; returns whether to continue.
+    pub(crate) fn execute_commands(
         &self,
         wait: Duration,
-        mut obey: impl FnMut(Command) -> Result<CommandOutcome, Rejection>,
+        mut execute: impl FnMut(Command) -> Result<CommandOutcome, Rejection>,
     ) -> bool {
-        let first = match self.asks.recv_timeout(wait) {
-            Ok(ask) => Some(ask),
+        let first = match self.requests.recv_timeout(wait) {
+            Ok(request) => Some(request),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return false,
         };
-        for ask in first.into_iter().chain(self.asks.try_iter()) {
-            match ask {
+        for request in first.into_iter().chain(self.requests.try_iter()) {
+            match request {
                 EngineRequest::Stop => return false,
                 EngineRequest::Deliver(..) => {}
                 EngineRequest::Command(command, reply) => {
-                    let answer = obey(*command);
+                    let answer = execute(*command);
                     if let Some(reply) = reply {
                         let _gone = reply.send(answer);
                     }
@@ -338,10 +340,10 @@ struct EngineThread {
     engine: Engine,
     log: Log,
     clock: Clock,
-    asks: Receiver<EngineRequest>,
+    requests: Receiver<EngineRequest>,
     replicator: EventPublisher,
-    /// How each worker is sent its assignments.
-    mail: BTreeMap<WorkerId, Deliver>,
+    /// Delivery of assignments, by worker.
+    deliveries: BTreeMap<WorkerId, Deliver>,
     /// Ended jobs in memory with the bytes each takes, the first that ended first.
     ended: VecDeque<(JobId, u64)>,
     /// The bytes they take together.
@@ -355,29 +357,29 @@ impl EngineThread {
     fn new(
         engine: Engine,
         log: Log,
-        asks: Receiver<EngineRequest>,
+        requests: Receiver<EngineRequest>,
         replicator: EventPublisher,
         measures: Arc<LatencyHistograms>,
         clock: Clock,
     ) -> EngineThread {
         let ended = engine.cluster().jobs().iter().filter(|j| j.finished.is_some()).map(|j| j.id);
         let ended: Vec<_> = ended.collect();
-        let (mail, done) = (BTreeMap::new(), unbounded());
+        let (deliveries, done) = (BTreeMap::new(), unbounded());
         let (kept, ended_bytes) = (VecDeque::new(), 0);
-        let mut turning = EngineThread {
+        let mut thread = EngineThread {
             engine,
             log,
             clock,
-            asks,
+            requests,
             replicator,
-            mail,
+            deliveries,
             ended: kept,
             ended_bytes,
             measures,
             done,
         };
-        turning.keep_ended(&ended);
-        turning
+        thread.keep_ended(&ended);
+        thread
     }
 
     /// Notes jobs that ended and the memory each takes.
@@ -413,7 +415,7 @@ impl EngineThread {
             event_logging::log(self.engine.cluster(), &turned.events);
             self.keep_ended(&turned.finished);
             if !turned.events.is_empty() {
-                self.send_on_errand(now);
+                self.start_background_solve(now);
             }
             let to_notify: Vec<WorkerId> = self.engine.workers_to_notify(&turned).collect();
             if !turned.events.is_empty() {
@@ -425,7 +427,7 @@ impl EngineThread {
                 }
             }
             for worker in to_notify {
-                if let Some(deliver) = self.mail.get(&worker) {
+                if let Some(deliver) = self.deliveries.get(&worker) {
                     deliver(self.engine.assignments(worker));
                 }
             }
@@ -434,14 +436,14 @@ impl EngineThread {
     }
 
     /// Runs a background solve on a thread of its own; its result is a command for a later turn.
-    fn send_on_errand(&mut self, now: Time) {
-        if let Some(errand) = self.engine.background_solve(now) {
+    fn start_background_solve(&mut self, now: Time) {
+        if let Some(solve) = self.engine.background_solve(now) {
             let done = self.done.0.clone();
             let run = move || {
-                // It only fails when the engine has stopped, and then nobody waits for it.
-                let _stopped = done.send(errand());
+                // It only fails when the engine has stopped, and then the result is not needed.
+                let _stopped = done.send(solve());
             };
-            thread::Builder::new().name("errand".into()).spawn(run).expect("a thread can be started");
+            thread::Builder::new().name("solver".into()).spawn(run).expect("a thread can be started");
         }
     }
 
@@ -452,11 +454,11 @@ impl EngineThread {
         stopping: &mut bool,
     ) -> (Vec<Command>, Vec<Option<oneshot::Sender<Result<CommandOutcome, Rejection>>>>) {
         let (mut commands, mut replies) = (Vec::new(), Vec::new());
-        let (mail, engine) = (&mut self.mail, &self.engine);
-        let mut take = |ask| match ask {
+        let (deliveries, engine) = (&mut self.deliveries, &self.engine);
+        let mut accept = |request| match request {
             EngineRequest::Deliver(worker, deliver) => {
                 deliver(engine.assignments(worker));
-                mail.insert(worker, deliver);
+                deliveries.insert(worker, deliver);
             }
             EngineRequest::Command(command, reply) => {
                 commands.push(*command);
@@ -467,15 +469,15 @@ impl EngineThread {
         let due = self.engine.next_deadline();
         let wait = self.clock.timer_if(due);
         select! {
-            recv(self.asks) -> ask => take(ask.unwrap_or(EngineRequest::Stop)),
+            recv(self.requests) -> request => accept(request.unwrap_or(EngineRequest::Stop)),
             recv(self.done.1) -> command => {
                 let command = command.expect("a sender is kept here");
-                take(EngineRequest::Command(Box::new(command), None));
+                accept(EngineRequest::Command(Box::new(command), None));
             }
             recv(wait) -> _ => {}
         }
-        for ask in self.asks.try_iter().take(BATCH) {
-            take(ask);
+        for request in self.requests.try_iter().take(BATCH) {
+            accept(request);
         }
         for _ in 0..FORGET_AT_ONCE {
             if self.ended.len() <= ENDED_KEPT && self.ended_bytes <= ENDED_BYTES_KEPT {

@@ -179,7 +179,7 @@ fn run_simulation(
             simulation.clock.change_pace(None, Some(true));
             notices.look_again();
         }
-        let go_on = engine.attend(EVERY, |command| {
+        let go_on = engine.execute_commands(EVERY, |command| {
             let answer = execute(&mut sim, command);
             engine.publish(happened.take());
             answer

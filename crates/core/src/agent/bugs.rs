@@ -1,10 +1,10 @@
-//! Deliberate mistakes, to know that the fault simulator finds such. Only a build with the feature `bugs` has them, and
-//! nothing but the test of that simulator asks for one.
+//! Injected bugs, by which a test shows that the fault simulator finds such. Only builds with the feature `bugs` contain
+//! them.
 
 use super::{Agent, Output, RecordOwner};
 use crate::protocol::{AttemptStatus, Report};
 
-/// A mistake made on purpose.
+/// An injected bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Attempts that run elsewhere on loss go on when the lease expires.
@@ -13,14 +13,14 @@ pub enum Bug {
     LaunchBesideLingering,
     /// An attempt's record is retired once its end was sent, whether or not that was received.
     ForgetUndelivered,
-    /// What another log left is taken for this log's.
+    /// Attempts of another log are adopted.
     AdoptAnotherLogs,
     /// A session that is not the latest is kept.
     KeepStaleSession,
 }
 
 impl Agent {
-    /// The same agent with a mistake in it.
+    /// The agent with a bug in it.
     pub fn with_bug(self, bug: Option<Bug>) -> Agent {
         Agent { bug, ..self }
     }
@@ -29,7 +29,7 @@ impl Agent {
         if self.bug == Some(Bug::AdoptAnotherLogs) { RecordOwner::ThisLog } else { owner }
     }
 
-    pub(super) fn forget_what_was_told(&mut self, report: &Report) {
+    pub(super) fn forget_reported(&mut self, report: &Report) {
         if self.bug == Some(Bug::ForgetUndelivered) {
             for over in report.attempts.iter().filter(|one| matches!(one.standing, AttemptStatus::Over(_))) {
                 self.attempts.remove(&over.attempt);

@@ -28,7 +28,7 @@ pub enum Input {
     /// The timer fired.
     Timer,
     /// A full scan of the machine ended: outputs that have had no effect yet are repeated, and the next report is a full one.
-    Look,
+    Scanned,
     /// The link was re-established.
     Connected,
     /// Shut the agent down.

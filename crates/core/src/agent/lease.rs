@@ -1,6 +1,6 @@
-//! How long a worker goes on without the server. A worker that is not heard of for the length of its lease is given up, and
-//! attempts with `on_lost = rerun` are placed elsewhere. So the agent ends those before that, counted from the latest report
-//! it knows the server received: the server counts from when it received it, which is later.
+//! The worker's lease. The server gives up a worker that has sent no report for the length of its lease, and places its
+//! attempts with `on_lost = rerun` elsewhere. The agent ends those attempts before that: it counts from the sending of the
+//! latest acknowledged report, the server from its arrival, which is later.
 
 use super::{Agent, Attempt};
 use crate::ids::AttemptId;
@@ -10,7 +10,7 @@ use crate::time::{Span, Time};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// The part of a lease that a worker waits; the rest is for its attempts to be gone.
+/// Part of the lease after which attempts are ended; they have the rest of it to exit.
 fn patience(lease: Span) -> Span {
     Span(lease.0 * 2 / 3)
 }
@@ -20,7 +20,7 @@ fn patience(lease: Span) -> Span {
 pub(super) struct Lease {
     length: Span,
     confirmed: Time,
-    /// Reports sent since then, and when.
+    /// Numbers of the reports sent since then, each with the time of sending.
     sent: VecDeque<(u64, Time)>,
 }
 
@@ -33,7 +33,7 @@ impl Lease {
         self.confirmed
     }
 
-    /// When attempts that run elsewhere on loss have to end here.
+    /// Time at which attempts with `on_lost = rerun` are ended.
     pub(super) fn expires(&self) -> Time {
         self.confirmed + patience(self.length)
     }
@@ -73,18 +73,18 @@ impl Agent {
         if received.session != self.session {
             return;
         }
-        self.starts.told(received.seq);
+        self.launch_health.acknowledged(received.seq);
         if let Some(lease) = &mut self.lease {
             lease.received(received.seq);
         }
     }
 
-    /// Whether the lease matters: there is something that it bounds.
+    /// Whether the expiry of the lease has any effect.
     pub(super) fn ends_on_expiry(&self) -> bool {
         self.in_force || self.attempts.iter().any(|(&id, attempt)| self.reruns(id, attempt))
     }
 
-    /// Ends what may run elsewhere. What the server wanted is void: it may want something else by now.
+    /// Ends attempts that may run elsewhere. The assignments are void: the server may have made others by now.
     pub(super) fn expire(&mut self) {
         self.in_force = false;
         let reruns =
@@ -95,7 +95,7 @@ impl Agent {
         }
     }
 
-    /// Whether an attempt is to be run elsewhere on loss, and was not ended here.
+    /// Whether an attempt is run elsewhere on loss, and was not ended here.
     fn reruns(&self, id: AttemptId, attempt: &Attempt) -> bool {
         let on_lost = self.desired_of(id).map_or(attempt.on_lost, |desired| desired.on_lost);
         on_lost == OnLost::Rerun && !attempt.state.is_ended() && !attempt.expired

@@ -1,22 +1,22 @@
-//! The worker's agent, without IO: what it is told (assignments, what the executor sees, that time passes) goes in, what is
-//! to be done (launch, stop, freeze, retire, set a timer) and the reports to send come out. The live worker, the simulator
-//! and the fault simulator carry both and decide nothing themselves.
+//! The worker's agent: a state machine without IO. Its inputs are assignments, the executor's observations, device readings
+//! and timers; its outputs are launches, stops, freezes, retirements, timers and reports. The live worker, the simulator and
+//! the fault simulator transport both and decide nothing themselves.
 //!
-//! Level-triggered throughout: after every input the agent compares what should be with what is, and asks again for what is
-//! not so yet. It keeps nothing that the executor's records do not have, so an agent that starts again is told what was
-//! found ([`Input::Found`]) and goes on.
+//! The agent is level-triggered: after every input it compares the desired state with the observed one, and repeats outputs
+//! that have had no effect yet. It keeps nothing that the executor's records do not contain, so an agent that restarts is
+//! given the records found ([`Input::Found`]) and continues.
 //!
-//! [`AttemptState`] is an attempt's life, `reconcile` the comparison, `lease` how long it lasts without the server,
-//! `reports` what the server is told. What an executor or a link is made of is not here.
+//! [`AttemptState`] is an attempt's life, `reconcile` the comparison, `lease` the behaviour without contact to the server,
+//! `reports` the messages to it. Executors and links are not here.
 
 #[cfg(feature = "bugs")]
 mod bugs;
 mod input;
+mod launch_health;
 mod lease;
 mod output;
 mod reconcile;
 mod reports;
-mod starts;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -35,33 +35,33 @@ use crate::protocol::{Assignments, MemoryUse, ReportId};
 use crate::small::SmallMap;
 use crate::spec::OnLost;
 use crate::time::{Span, Time};
+use launch_health::LaunchHealth;
 use lease::Lease;
 use smallvec::SmallVec;
-use starts::LaunchHealth;
 use state::Attempt;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The grace of an attempt whose job, and with it its own grace, is not known.
-const STRANGERS_GRACE: Span = Span(10_000_000);
+/// Grace period of a foreign attempt: its own, which its job states, is not known here.
+const FOREIGN_GRACE: Span = Span(10_000_000);
 
-/// Why an attempt is gone of which the worker has no record.
+/// Loss reason of an attempt that has no record on the worker.
 pub const NOTHING_LEFT: &str = "nothing of it is left on the worker";
 
-/// Why attempts are gone that died with the machine.
+/// Loss reason of attempts that died with the machine.
 pub const MACHINE_RESTARTED: &str = "the machine restarted";
 
-/// Why an attempt was ended that may run elsewhere by now.
+/// Loss reason of an attempt that was ended because it may run elsewhere by now.
 pub const CONTACT_LOST: &str = "contact with the server was lost";
 
-/// What an agent is told when it starts.
+/// Settings of an agent, given at its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Larger than that of any agent of this worker before it: see [`ReportId::session`].
     pub session: u64,
-    /// How long the server waits for a report before it gives the worker up; none inside the server's own process.
+    /// Lease: time without a report after which the server gives the worker up; none inside the server's own process.
     pub lease: Option<Span>,
-    /// How long a launch may take before it is repeated, which is safe as an executor starts an attempt at most once; none
-    /// where launches are never lost.
+    /// Time after which a launch without effect is repeated, which is safe because an executor starts an attempt at most
+    /// once; none where launches are never lost.
     pub launch_timeout: Option<Span>,
     /// Whether the machine was restarted since the last agent ran.
     pub machine_restarted: bool,
@@ -74,27 +74,27 @@ pub struct Agent {
     /// Session its reports are numbered under: that of the settings, or a later one where the server knows of a later one.
     session: u64,
     attempts: SmallMap<AttemptId, Attempt>,
-    /// Everything the worker should have, in order of attempt.
+    /// Latest assignments, in order of attempt.
     desired: Vec<Desired>,
-    /// Whether that is in force: the server has spoken, and the lease has not expired since. Until then nobody knows what is
-    /// wanted, and what an earlier agent left is not unwanted.
+    /// Whether the assignments are in force: some have arrived, and the lease has not expired since. Until then an attempt
+    /// that is not assigned is not unwanted: an earlier agent may have left it.
     in_force: bool,
-    /// The event the latest assignments are as of.
+    /// Number of events that the latest assignments are as of.
     as_of: u64,
-    /// Attempts that run here and belong to no job of this log. They are ended, and nothing is launched before they are
-    /// gone, for they may be on any device.
-    strangers: SmallVec<[ForeignRecordId; 1]>,
+    /// Attempts of another log that run here. They are stopped, and nothing is launched before they are gone, because they
+    /// may be on any device.
+    foreign: SmallVec<[ForeignRecordId; 1]>,
     lease: Option<Lease>,
-    starts: LaunchHealth,
+    launch_health: LaunchHealth,
     leaving: Option<Leaving>,
-    /// Whether nothing the server named was looked for yet since the machine was restarted.
+    /// Whether the machine was restarted and no assignments have been compared with its records since.
     restarted: bool,
     outputs: VecDeque<Output>,
-    /// The timer that was asked for and has not fired.
+    /// Timer that is set and has not fired.
     timer: Option<Time>,
-    /// The number of the latest report.
+    /// Sequence number of the latest report.
     seq: u64,
-    /// Attempts that changed since.
+    /// Attempts that changed since the latest report.
     news: SmallVec<[AttemptId; 2]>,
     /// Whether the next report is a full one.
     send_all: bool,
@@ -105,17 +105,17 @@ pub struct Agent {
     bug: Option<Bug>,
 }
 
-/// How an agent leaves.
+/// Mode of shutting down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
-    /// What runs goes on.
+    /// Attempts continue.
     Quietly,
-    /// Everything is ended first.
+    /// All attempts are ended first.
     Killing,
 }
 
 impl Agent {
-    /// An agent that has heard nothing yet.
+    /// Agent without assignments.
     pub fn new(settings: Settings, now: Time) -> Agent {
         let lease = settings.lease.map(|lease| Lease::new(lease, now));
         let mut agent = Agent {
@@ -130,14 +130,14 @@ impl Agent {
         agent
     }
 
-    /// Takes in what the server wants.
+    /// Processes assignments.
     pub fn assign(&mut self, assignments: &Assignments, now: Time) {
         let Assignments { as_of, received, send_all, ref attempts } = *assignments;
         self.send_all |= send_all;
         self.assign_desired(as_of, received, attempts.iter().map(|a| a.desired()), now);
     }
 
-    /// The same, where nothing is needed of an assignment but what is wanted. They must come in order of attempt.
+    /// Processes assignments of which only the desired states are given, in order of attempt.
     pub fn assign_desired(
         &mut self,
         as_of: u64,
@@ -146,7 +146,7 @@ impl Agent {
         now: Time,
     ) {
         self.acknowledge(received);
-        // Words of before the lease expired may be about attempts that run elsewhere by now.
+        // Assignments from before the lease expired may name attempts that run elsewhere by now.
         let expired = self.lease.as_ref().is_some_and(|lease| lease.expires() <= now);
         if as_of < self.as_of || expired {
             return;
@@ -159,26 +159,26 @@ impl Agent {
             self.desired.dedup_by_key(|d| d.attempt);
         }
         self.reconcile(now);
-        // What is missing from now on did not go with the machine.
+        // An attempt that is missing from now on was not lost with the machine.
         self.restarted = false;
         self.set_timer();
     }
 
-    /// Takes in anything else.
+    /// Processes any other input.
     pub fn step(&mut self, input: Input, now: Time) {
         match input {
             Input::Found(found) => self.find(found),
-            Input::Seen(attempt, seen) => self.see(attempt, seen, now),
+            Input::Seen(attempt, seen) => self.observe(attempt, seen, now),
             Input::Refused(attempt, refusal) => self.refuse(attempt, refusal),
             Input::LaunchesLost => self.launch_again(now, Span::ZERO),
-            Input::ForeignGone(stranger) => self.stranger_is_gone(stranger, now),
+            Input::ForeignGone(record) => self.foreign_gone(record, now),
             Input::Devices(devices) => {
                 self.devices_changed |= self.devices != devices;
                 self.devices = devices;
             }
             Input::MemoryUsed(used) => self.used = used,
             Input::Timer => self.timer_fired(now),
-            Input::Look => self.look(now),
+            Input::Scanned => self.repeat_outputs(now),
             Input::Connected => self.send_all = true,
             Input::Leave { kill } => {
                 self.leaving = Some(if kill { Leaving::Killing } else { Leaving::Quietly });
@@ -188,12 +188,12 @@ impl Agent {
         self.set_timer();
     }
 
-    /// The next thing to do.
+    /// Next output.
     pub fn next_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// Whether there is something to do.
+    /// Whether there are outputs.
     pub fn has_outputs(&self) -> bool {
         !self.outputs.is_empty()
     }
@@ -203,22 +203,22 @@ impl Agent {
         self.attempts.get(&attempt).map(|attempt| &attempt.state)
     }
 
-    /// Every attempt the worker has, in order.
+    /// Attempts on the worker, in order.
     pub fn attempts(&self) -> impl Iterator<Item = (AttemptId, &AttemptState)> + '_ {
         self.attempts.iter().map(|(&id, attempt)| (id, &attempt.state))
     }
 
-    /// Whether the server has said what it wants and that still counts.
+    /// Whether assignments are in force.
     pub fn in_force(&self) -> bool {
         self.in_force
     }
 
-    /// When the latest report was sent that the server is known to have received; the agent's start where there is none.
+    /// Time at which the latest acknowledged report was sent; the agent's start if there is none.
     pub fn confirmed(&self) -> Option<Time> {
         self.lease.as_ref().map(Lease::confirmed)
     }
 
-    /// Whether it was told to leave and may.
+    /// Whether it is shutting down and nothing keeps it any more.
     pub fn may_leave(&self) -> bool {
         match self.leaving {
             None => false,
@@ -243,12 +243,12 @@ impl Agent {
         }
     }
 
-    /// Asks again for everything that is not so yet.
-    fn look(&mut self, now: Time) {
+    /// Repeats outputs that have had no effect yet.
+    fn repeat_outputs(&mut self, now: Time) {
         self.send_all = true;
-        for at in 0..self.strangers.len() {
-            let stranger = self.strangers[at];
-            self.emit(Output::StopForeign { stranger, grace: STRANGERS_GRACE });
+        for at in 0..self.foreign.len() {
+            let record = self.foreign[at];
+            self.emit(Output::StopForeign { record, grace: FOREIGN_GRACE });
         }
         let unsettled = |attempt: &Attempt| attempt.expired || attempt.state.is_being_called_off();
         let unsettled = self.attempts.iter().filter(|(_, attempt)| unsettled(attempt)).map(|(&id, _)| id);
@@ -261,7 +261,7 @@ impl Agent {
         self.reconcile(now);
     }
 
-    /// Asks for a timer unless an earlier one is set: when that fires it is asked for anew.
+    /// Sets a timer unless an earlier one is set, which sets it again when it fires.
     fn set_timer(&mut self) {
         let expires = self.lease.as_ref().filter(|_| self.ends_on_expiry()).map(Lease::expires);
         // A launch is not repeated before the server says again what it wants, so its timer would fire for nothing.
@@ -299,29 +299,29 @@ impl Agent {
         self.reconcile(now);
     }
 
-    /// A stranger is over: what waited for it may be launched.
-    fn stranger_is_gone(&mut self, stranger: ForeignRecordId, now: Time) {
-        self.strangers.retain(|other| *other != stranger);
-        self.emit(Output::RetireForeign(stranger));
+    /// A foreign attempt has ended: launches that waited for it may proceed.
+    fn foreign_gone(&mut self, record: ForeignRecordId, now: Time) {
+        self.foreign.retain(|other| *other != record);
+        self.emit(Output::RetireForeign(record));
         self.reconcile(now);
     }
 
-    /// Takes over what an earlier agent left, if it is this log's.
+    /// Adopts a record of an earlier agent if it belongs to this log, and ends its attempt otherwise.
     fn find(&mut self, found: FoundRecord) {
         let FoundRecord { attempt, owner, on_lost, seen } = found;
         #[cfg(feature = "bugs")]
         let owner = self.mistaken_owner(owner);
         match owner {
             RecordOwner::ThisLog => self.adopt(attempt, on_lost, seen),
-            // The directory is this log's but not what it says: no evidence of anything that became of the attempt.
+            // The directory is this log's, its contents are not: they are no evidence about the attempt.
             RecordOwner::Misfiled(why) => self.adopt(attempt, on_lost, Observation::Unreadable(why)),
-            RecordOwner::AnotherLog(stranger) => match seen {
+            RecordOwner::AnotherLog(record) => match seen {
                 Observation::Running | Observation::Frozen => {
-                    self.strangers.push(stranger);
-                    self.emit(Output::StopForeign { stranger, grace: STRANGERS_GRACE });
+                    self.foreign.push(record);
+                    self.emit(Output::StopForeign { record, grace: FOREIGN_GRACE });
                 }
                 Observation::NotStarted | Observation::Exited(_) | Observation::Unreadable(_) => {
-                    self.emit(Output::RetireForeign(stranger));
+                    self.emit(Output::RetireForeign(record));
                 }
             },
         }
@@ -329,7 +329,7 @@ impl Agent {
 
     fn adopt(&mut self, id: AttemptId, on_lost: OnLost, seen: Observation) {
         let state = match seen {
-            // What no supervisor took may be launched again: it starts at most once.
+            // An attempt that no supervisor has started may be launched again: it starts at most once.
             Observation::NotStarted => return,
             Observation::Running => AttemptState::Running,
             Observation::Frozen => AttemptState::Frozen,
@@ -343,8 +343,8 @@ impl Agent {
         self.news.push(id);
     }
 
-    /// What an attempt is at, as the executor sees it.
-    fn see(&mut self, id: AttemptId, seen: Observation, now: Time) {
+    /// Processes an observation of an attempt.
+    fn observe(&mut self, id: AttemptId, seen: Observation, now: Time) {
         let given_up = self.desired_of(id).is_none();
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
         let became = match (&attempt.state, seen) {
@@ -352,11 +352,11 @@ impl Agent {
             (AttemptState::CallingOff { how }, Observation::NotStarted) => {
                 AttemptState::never_ran(how.clone())
             }
-            // A launch may still be on its way.
+            // A launch may still be in flight.
             (_, Observation::NotStarted) => return,
             (_, Observation::Running) => AttemptState::Running,
             (_, Observation::Frozen) => AttemptState::Frozen,
-            // What was asked to stop only to be called off did not end because someone wanted it to.
+            // It was stopped only to be called off, so its end has the reason of that.
             (AttemptState::CallingOff { how }, Observation::Exited(end)) if end.how == EndReason::Stopped => {
                 AttemptState::Ended(End { how: how.clone(), ..end })
             }
@@ -379,16 +379,16 @@ impl Agent {
         attempt.state = became;
         self.news.push(id);
         if began {
-            self.starts.succeeded();
+            self.launch_health.succeeded();
         }
         match ended && given_up {
-            // What was given up is gone, and with it what kept others from being launched.
+            // An attempt that was given up has kept others from being launched.
             true => self.reconcile(now),
-            false => self.act_on(id),
+            false => self.reconcile_one(id),
         }
     }
 
-    /// The executor could not launch an attempt.
+    /// Processes the refusal of a launch.
     fn refuse(&mut self, id: AttemptId, refusal: LaunchRefusal) {
         let how = match refusal {
             LaunchRefusal::DeviceInUse(uuid) => {
@@ -397,21 +397,21 @@ impl Agent {
             LaunchRefusal::Impossible(why) => EndReason::NotStarted(why),
             LaunchRefusal::Broken(why) => {
                 let launched_in = self.attempts.get(&id).map(|attempt| attempt.launched_in);
-                self.starts.failed(launched_in.unwrap_or_default(), &why);
+                self.launch_health.failed(launched_in.unwrap_or_default(), &why);
                 EndReason::Declined(format!("the worker cannot start anything: {why}"))
             }
         };
         self.call_off(id, how);
     }
 
-    /// Has an attempt never begin, and then counts it as over.
+    /// Prevents an attempt from starting; it counts as ended once the executor has confirmed that.
     fn call_off(&mut self, id: AttemptId, how: EndReason) {
         self.attempts.insert(id, Attempt::new(AttemptState::CallingOff { how }));
         self.emit(Output::CallOff(id));
     }
 }
 
-/// How an attempt ended whose record cannot be relied on.
+/// End reason of an attempt whose record is damaged.
 fn damaged(why: &str) -> EndReason {
     EndReason::Lost(format!("its record on the worker was damaged: {why}"))
 }

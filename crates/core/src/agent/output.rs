@@ -42,7 +42,7 @@ pub enum Output {
     /// Stop an attempt of another log. Answered by [`Input::ForeignGone`](super::Input::ForeignGone).
     StopForeign {
         /// Which.
-        stranger: ForeignRecordId,
+        record: ForeignRecordId,
         /// Grace period between SIGTERM and SIGKILL.
         grace: Span,
     },

@@ -1,5 +1,5 @@
-//! What should be, compared with what is. The comparison needs no memory of earlier ones, so it may be made after every
-//! input, and what it asks for may be asked for again.
+//! Reconciliation of the desired with the observed state. It needs no memory of earlier reconciliations, so it may run after
+//! every input, and its outputs may be repeated.
 
 use super::{Agent, Attempt, AttemptState, Leaving, MACHINE_RESTARTED, NOTHING_LEFT, Output, StopCause};
 use crate::cluster::{Desired, DesiredState};
@@ -31,7 +31,7 @@ impl Agent {
         self.desired_of(id).filter(|_| !killing).map(|desired| desired.want)
     }
 
-    /// Compares everything. Called when what is wanted changed, or when what is here changed what else may be launched.
+    /// Reconciles all attempts: after new assignments, or when an attempt that kept others from being launched has ended.
     pub(super) fn reconcile(&mut self, now: Time) {
         if !self.acts() {
             return;
@@ -39,7 +39,7 @@ impl Agent {
         let killing = self.leaving == Some(Leaving::Killing);
         let mut steps: SmallVec<[(AttemptId, Step); 4]> = SmallVec::new();
         let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
-        // What the server gave up and what is still here may be on the devices that something new was given.
+        // An attempt that was given up and has not ended may be on devices that a new one was granted.
         let mut lingers = false;
         let desired: &[Desired] = if killing { &[] } else { &self.desired };
         let mut next = 0;
@@ -56,17 +56,17 @@ impl Agent {
         missing.extend(next..desired.len());
         #[cfg(feature = "bugs")]
         let lingers = lingers && self.bug != Some(super::Bug::LaunchBesideLingering);
-        let lingers = lingers || !self.strangers.is_empty();
+        let lingers = lingers || !self.foreign.is_empty();
         for (id, step) in steps {
-            self.take(id, step);
+            self.apply_step(id, step);
         }
         for at in missing {
-            self.begin(self.desired[at].clone(), lingers, now);
+            self.launch_missing(self.desired[at].clone(), lingers, now);
         }
     }
 
-    /// Compares one attempt, whose state changed.
-    pub(super) fn act_on(&mut self, id: AttemptId) {
+    /// Reconciles one attempt, whose state changed.
+    pub(super) fn reconcile_one(&mut self, id: AttemptId) {
         if self.attempts.get(&id).is_some_and(|attempt| attempt.expired) {
             return self.stop_expired(id);
         }
@@ -75,11 +75,11 @@ impl Agent {
         }
         let want = self.wanted(id);
         if let Some(step) = self.attempts.get(&id).and_then(|attempt| self.step_for(want, attempt)) {
-            self.take(id, step);
+            self.apply_step(id, step);
         }
     }
 
-    /// What the server said of an attempt; nothing of one it gave up.
+    /// Assignment of an attempt; none of one that the server gave up.
     pub(super) fn desired_of(&self, id: AttemptId) -> Option<&Desired> {
         let at = self.desired.binary_search_by_key(&id, |d| d.attempt).ok()?;
         Some(&self.desired[at])
@@ -88,7 +88,7 @@ impl Agent {
     fn step_for(&self, want: Option<DesiredState>, attempt: &Attempt) -> Option<Step> {
         use AttemptState::{CallingOff, Ended, Frozen, Launching, Running};
         match (want, &attempt.state) {
-            // While leaving, what is over may not have been told yet.
+            // While shutting down, the end may not have been reported yet.
             (None, Ended(_)) => self.leaving.is_none().then_some(Step::Retire),
             (Some(_), Ended(_)) | (_, CallingOff { .. }) => None,
             // It was stopped when the lease expired, and there is no way back: thawing or freezing it would overwrite that.
@@ -104,9 +104,9 @@ impl Agent {
         }
     }
 
-    fn take(&mut self, id: AttemptId, step: Step) {
+    fn apply_step(&mut self, id: AttemptId, step: Step) {
         let grace = self.desired_of(id).map_or_else(default_grace, |desired| desired.grace);
-        let attempt = self.attempts.get_mut(&id).expect("a step is about an attempt that is here");
+        let attempt = self.attempts.get_mut(&id).expect("a step concerns an attempt on this worker");
         let output = match step {
             Step::Freeze => {
                 attempt.freezing = true;
@@ -126,25 +126,25 @@ impl Agent {
         self.emit(output);
     }
 
-    /// What to do about an attempt that should be here and is not.
-    fn begin(&mut self, desired: Desired, lingers: bool, now: Time) {
+    /// Launches an assigned attempt that has no record here, or calls it off.
+    fn launch_missing(&mut self, desired: Desired, lingers: bool, now: Time) {
         let Desired { attempt, started, want, .. } = desired;
         match want {
-            // Begun anew it would run twice.
+            // Launched again it would run twice.
             _ if started => {
                 let why = if self.restarted { MACHINE_RESTARTED } else { NOTHING_LEFT };
                 self.call_off(attempt, EndReason::Lost(why.into()));
             }
             DesiredState::Stop | DesiredState::Yield => self.call_off(attempt, EndReason::Stopped),
             DesiredState::Run | DesiredState::Freeze if lingers || self.leaving.is_some() => {}
-            DesiredState::Run | DesiredState::Freeze => match self.starts.quarantined() {
+            DesiredState::Run | DesiredState::Freeze => match self.launch_health.quarantined() {
                 Some(why) => {
                     let how = EndReason::Declined(format!("the worker is quarantined: {why}"));
                     self.call_off(attempt, how);
                 }
                 None => {
                     let launching = Attempt::new(AttemptState::Launching { since: now });
-                    let launched_in = self.starts.round();
+                    let launched_in = self.launch_health.round();
                     self.attempts.insert(attempt, Attempt { launched_in, ..launching });
                     self.emit(Output::Launch(attempt));
                 }
@@ -152,7 +152,7 @@ impl Agent {
         }
     }
 
-    /// Ends an attempt at once, or has it never begin, as the lease expired.
+    /// Ends an attempt at once, or prevents it from starting, because the lease expired.
     pub(super) fn stop_expired(&mut self, id: AttemptId) {
         #[cfg(feature = "bugs")]
         if self.bug == Some(super::Bug::OutliveTheLease) {
@@ -164,7 +164,7 @@ impl Agent {
                 let (grace, cause) = (Span::ZERO, StopCause::LeaseExpired);
                 self.emit(Output::Stop { attempt: id, grace, cause });
             }
-            // A launch may still be on its way: should it begin, its record tells why it was ended.
+            // The launch may still be in flight: should the attempt start, its record states why it is ended.
             AttemptState::Launching { .. } => {
                 let (grace, cause) = (Span::ZERO, StopCause::LeaseExpired);
                 attempt.state = AttemptState::CallingOff { how: cause.how() };

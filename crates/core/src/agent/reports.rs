@@ -1,4 +1,4 @@
-//! What the server is told: full reports now and then and whenever it asks for one, deltas in between.
+//! Reports to the server: full ones at intervals and on request, deltas in between.
 
 use super::Agent;
 use crate::protocol::{Report, ReportId, ReportedAttempt};
@@ -6,10 +6,10 @@ use crate::time::Time;
 use std::collections::BTreeMap;
 
 impl Agent {
-    /// The report to send now, if there is something to tell. It is sent once; what is lost with it is in the next full one.
+    /// Report to send now, if anything changed or a full one is due. It is sent once; the next full report makes up for its loss.
     pub fn report(&mut self, now: Time) -> Option<Report> {
         let full = self.send_all;
-        if !full && self.news.is_empty() && !self.devices_changed && !self.starts.is_news() {
+        if !full && self.news.is_empty() && !self.devices_changed && !self.launch_health.is_news() {
             return None;
         }
         self.seq += 1;
@@ -18,18 +18,18 @@ impl Agent {
         }
         let rank = 0;
         let attempts = if full {
-            let told = |(&attempt, here): (_, &super::Attempt)| {
+            let reported = |(&attempt, here): (_, &super::Attempt)| {
                 Some(ReportedAttempt { attempt, standing: here.state.standing()?, rank })
             };
-            self.attempts.iter().filter_map(told).collect()
+            self.attempts.iter().filter_map(reported).collect()
         } else {
             self.news.sort_unstable();
             self.news.dedup();
-            let told = |&attempt| {
+            let reported = |&attempt| {
                 let standing = self.attempts.get(&attempt)?.state.standing()?;
                 Some(ReportedAttempt { attempt, standing, rank })
             };
-            self.news.iter().filter_map(told).collect()
+            self.news.iter().filter_map(reported).collect()
         };
         let devices = if full || self.devices_changed { self.devices.clone() } else { BTreeMap::new() };
         let report = Report {
@@ -39,12 +39,12 @@ impl Agent {
             attempts,
             devices,
             used: if full { self.used.clone() } else { BTreeMap::new() },
-            quarantined: self.starts.tell(self.seq),
+            quarantined: self.launch_health.report(self.seq),
         };
         self.news.clear();
         (self.send_all, self.devices_changed) = (false, false);
         #[cfg(feature = "bugs")]
-        self.forget_what_was_told(&report);
+        self.forget_reported(&report);
         Some(report)
     }
 }

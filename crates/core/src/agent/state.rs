@@ -62,13 +62,13 @@ impl AttemptState {
 #[derive(Clone, Debug)]
 pub(super) struct Attempt {
     pub(super) state: AttemptState,
-    /// What happens when the worker is lost, as its record says; what the server says goes before it.
+    /// Disposition when the worker is lost, as its record states it; its assignment takes precedence.
     pub(super) on_lost: OnLost,
-    /// Whether it was asked to freeze, and not to go on since.
+    /// Whether it was frozen last, and not thawed since.
     pub(super) freezing: bool,
     /// Whether it was ended because the lease expired.
     pub(super) expired: bool,
-    /// Round of launches it was last launched in; see [`LaunchHealth`](super::starts::LaunchHealth).
+    /// Round of launches it was last launched in; see [`LaunchHealth`](super::launch_health::LaunchHealth).
     pub(super) launched_in: u32,
 }
 

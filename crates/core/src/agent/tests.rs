@@ -141,13 +141,13 @@ fn an_end_is_kept_until_the_server_knows_it() {
     let told = rig.told(0.0);
     assert_eq!(told.len(), 1);
     assert_eq!(rig.assign(1.0, &[wanted(1, DesiredState::Run)]), [], "the server has not heard it");
-    rig.step(2.0, Input::Look);
+    rig.step(2.0, Input::Scanned);
     assert_eq!(rig.told(2.0), told, "so it is told again");
     assert_eq!(rig.assign(3.0, &[]), [Output::Retire(id(1))]);
 }
 
 #[test]
-fn before_the_server_has_spoken_nothing_is_unwanted() {
+fn before_the_first_assignments_nothing_is_unwanted() {
     let mut rig = Rig::new();
     let found = FoundRecord {
         attempt: id(1),
@@ -156,13 +156,13 @@ fn before_the_server_has_spoken_nothing_is_unwanted() {
         seen: Observation::Running,
     };
     assert_eq!(rig.step(0.0, Input::Found(found)), []);
-    assert_eq!(rig.step(1.0, Input::Look), []);
+    assert_eq!(rig.step(1.0, Input::Scanned), []);
     assert_eq!(rig.told(1.0), [(id(1), AttemptStatus::Running)]);
     assert_eq!(rig.assign(2.0, &[]), [stop(1, 10.0)]);
 }
 
 #[test]
-fn words_that_come_late_change_nothing() {
+fn assignments_that_arrive_late_change_nothing() {
     let mut rig = Rig::new();
     rig.assign(0.0, &[wanted(1, DesiredState::Run)]);
     rig.0.assign_desired(0, None, std::iter::empty(), Time(1));
@@ -172,16 +172,16 @@ fn words_that_come_late_change_nothing() {
 #[test]
 fn what_another_log_left_is_ended_first() {
     let mut rig = Rig::new();
-    let stranger = ForeignRecordId(4);
-    let (owner, seen) = (RecordOwner::AnotherLog(stranger), Observation::Running);
+    let record = ForeignRecordId(4);
+    let (owner, seen) = (RecordOwner::AnotherLog(record), Observation::Running);
     let found = FoundRecord { attempt: id(1), owner, on_lost: OnLost::Rerun, seen };
-    let stop = [Output::StopForeign { stranger, grace: STRANGERS_GRACE }];
+    let stop = [Output::StopForeign { record, grace: FOREIGN_GRACE }];
     assert_eq!(rig.step(0.0, Input::Found(found)), stop);
     assert_eq!(rig.assign(1.0, &[wanted(1, DesiredState::Run)]), [], "it may be on any device");
     assert_eq!(rig.told(1.0), [], "and is not the attempt of the same name");
-    assert_eq!(rig.step(2.0, Input::Look), stop, "asked again");
-    let gone = [Output::RetireForeign(stranger), Output::Launch(id(1))];
-    assert_eq!(rig.step(3.0, Input::ForeignGone(stranger)), gone);
+    assert_eq!(rig.step(2.0, Input::Scanned), stop, "asked again");
+    let gone = [Output::RetireForeign(record), Output::Launch(id(1))];
+    assert_eq!(rig.step(3.0, Input::ForeignGone(record)), gone);
 }
 
 #[test]
@@ -206,14 +206,14 @@ fn what_runs_elsewhere_on_loss_is_over_before_the_lease_lapses() {
     rig.report(5.0); // which nobody hears
     assert_eq!(rig.step(10.9, Input::Timer), [], "ten seconds after the report of second 1");
     assert_eq!(rig.step(11.0, Input::Timer), [expire(1), expire(3), Output::CallOff(id(3))]);
-    assert_eq!(rig.step(11.5, Input::Look), [expire(1), Output::CallOff(id(3))], "until it is so");
+    assert_eq!(rig.step(11.5, Input::Scanned), [expire(1), Output::CallOff(id(3))], "until it is so");
     rig.see(1, exited(StopCause::LeaseExpired.how()));
     rig.see(3, Observation::NotStarted);
     let held = (id(2), AttemptStatus::Running);
     let all = [(id(1), lost(CONTACT_LOST)), held, (id(3), lost(CONTACT_LOST))];
     assert_eq!(rig.told(12.0), all, "nobody asked for it to stop");
     rig.0.assign_desired(9, None, std::iter::empty(), Time::from_secs(12.0));
-    assert_eq!(rig.outputs(), [], "words from before the server heard of this do not count");
+    assert_eq!(rig.outputs(), [], "assignments from before the server heard of this do not count");
     assert_eq!(rig.assign(13.0, &[]).len(), 3, "those after do");
 }
 
@@ -224,7 +224,7 @@ fn the_timer_follows_the_latest_report_received() {
     rig.report(4.0);
     rig.0.assign_desired(1, Some(ReportId { session: 0, seq: 1 }), std::iter::empty(), Time::from_secs(5.0));
     assert_eq!(timers(&mut rig), [Output::SetTimer(Time::from_secs(14.0))]);
-    rig.step(6.0, Input::Look);
+    rig.step(6.0, Input::Scanned);
     rig.report(6.0);
     rig.0.assign_desired(2, Some(ReportId { session: 0, seq: 2 }), std::iter::empty(), Time::from_secs(7.0));
     assert_eq!(timers(&mut rig), [], "the one that is set comes first");
@@ -293,7 +293,7 @@ fn launches_that_fail_together_are_one_failure() {
         rig.see(job, Observation::NotStarted);
         rig.assign(1.0, &[]);
     }
-    let why = rig.0.starts.quarantined().expect("two more rounds are three");
+    let why = rig.0.launch_health.quarantined().expect("two more rounds are three");
     assert!(why.starts_with("3 launches in a row failed"), "{why}");
 }
 
@@ -308,7 +308,7 @@ fn a_launch_is_not_forgotten_while_nobody_says_whether_it_is_wanted() {
     assert!(!rig.0.in_force());
     assert_eq!(rig.step(20.0, Input::Timer), []);
     assert!(rig.0.state(id(1)).is_some(), "it may start at any moment");
-    rig.step(21.0, Input::Look);
+    rig.step(21.0, Input::Scanned);
     let timers: Vec<_> = std::iter::from_fn(|| rig.0.next_output()).collect();
     assert_eq!(timers, [], "and no timer fires for it meanwhile");
     rig.report(22.0);
@@ -334,14 +334,14 @@ fn an_attempt_that_was_ended_with_the_lease_does_not_go_on() {
         rig.assign(0.0, &[wanted(1, want)]);
         rig.see(1, seen.clone());
         assert_eq!(rig.step(10.0, Input::Timer), [expire(1)]);
-        rig.step(10.0, Input::Look);
+        rig.step(10.0, Input::Scanned);
         rig.report(11.0);
         assert_eq!(
             rig.assign(12.0, &[started(1, want)]),
             [],
             "{seen:?} {want:?}: it ends, and there is no way back"
         );
-        assert_eq!(rig.step(13.0, Input::Look), [expire(1)], "asked again until it has");
+        assert_eq!(rig.step(13.0, Input::Scanned), [expire(1)], "asked again until it has");
     }
 }
 

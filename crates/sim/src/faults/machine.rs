@@ -70,7 +70,7 @@ pub(super) enum MachineTimer {
     /// A process may end.
     Process(AttemptId),
     /// An attempt of another log may have ended.
-    StrangerEnds(ForeignRecordId),
+    ForeignEnds(ForeignRecordId),
     /// The agent's timer.
     Agent,
     /// A retired record is removed.
@@ -113,18 +113,18 @@ impl Machine {
     }
 
     /// Whether attempts of another log run here.
-    pub(super) fn has_strangers(&self) -> bool {
-        self.supervisors.has_strangers()
+    pub(super) fn has_foreign(&self) -> bool {
+        self.supervisors.has_foreign()
     }
 
     /// Whether another log may have used the machine since the last agent: no launch of that agent may be in flight.
-    pub(super) fn may_have_strangers(&self) -> bool {
+    pub(super) fn may_have_foreign(&self) -> bool {
         self.up && self.agent.is_none() && !self.supervisors.has_launches()
     }
 
     /// Leaves an attempt of another log running, which used the machine while there was no agent.
-    pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, effects: &mut MachineEffects) {
-        self.supervisors.leave_stranger(name, ends, effects);
+    pub(super) fn leave_foreign(&mut self, name: AttemptId, ends: Time, effects: &mut MachineEffects) {
+        self.supervisors.leave_foreign(name, ends, effects);
     }
 
     /// Next report of the agent, if there is one.
@@ -140,7 +140,7 @@ impl Machine {
     /// Whether nothing is left of any attempt.
     pub(super) fn is_idle(&self) -> bool {
         let forgotten = self.agent.as_ref().is_some_and(|agent| agent.attempts().next().is_none());
-        forgotten && self.processes().next().is_none() && !self.has_strangers()
+        forgotten && self.processes().next().is_none() && !self.has_foreign()
     }
 
     /// The agent's process dies; what runs goes on.
@@ -213,7 +213,7 @@ impl Machine {
         for id in here {
             agent.step(Input::Seen(id, self.supervisors.seen(id)), now);
         }
-        agent.step(Input::Look, now);
+        agent.step(Input::Scanned, now);
         self.execute_outputs(now, scripts, effects);
     }
 
@@ -234,8 +234,8 @@ impl Machine {
                 self.supervisors.process_due(now, id, effects);
                 self.see(now, id, effects);
             }
-            MachineTimer::StrangerEnds(id) => {
-                if self.supervisors.stranger_ends(now, id)
+            MachineTimer::ForeignEnds(id) => {
+                if self.supervisors.foreign_ends(now, id)
                     && let Some(agent) = &mut self.agent
                 {
                     agent.step(Input::ForeignGone(id), now);
@@ -301,8 +301,8 @@ impl Machine {
                 }
                 Output::Discard { .. } => unreachable!("no record is damaged here"),
                 Output::Retire(id) => effects.timers.push((now + RETIRED_AFTER, MachineTimer::Retire(id))),
-                Output::StopForeign { stranger, grace } => {
-                    self.supervisors.stop_stranger(now, stranger, grace, effects);
+                Output::StopForeign { record, grace } => {
+                    self.supervisors.stop_foreign(now, record, grace, effects);
                 }
                 Output::RetireForeign(_) => {}
                 Output::SetTimer(at) => effects.timers.push((at, MachineTimer::Agent)),

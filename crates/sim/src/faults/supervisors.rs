@@ -15,8 +15,8 @@ use warpyard_core::{AttemptId, Span, Time};
 pub(super) struct Supervisors {
     supervised: BTreeMap<AttemptId, Supervised>,
     /// Attempts of another log.
-    strangers: BTreeMap<ForeignRecordId, Stranger>,
-    next_stranger: u32,
+    foreign: BTreeMap<ForeignRecordId, ForeignAttempt>,
+    next_foreign: u32,
 }
 
 /// Supervised attempt.
@@ -41,7 +41,7 @@ enum SupervisedState {
 }
 
 /// Attempt of another log that used the machine before and left it running.
-struct Stranger {
+struct ForeignAttempt {
     name: AttemptId,
     /// When it ends, on its own or by a stop request.
     ends: Time,
@@ -77,8 +77,8 @@ impl Supervisors {
     }
 
     /// Whether attempts of another log have processes here.
-    pub(super) fn has_strangers(&self) -> bool {
-        !self.strangers.is_empty()
+    pub(super) fn has_foreign(&self) -> bool {
+        !self.foreign.is_empty()
     }
 
     /// Whether a launch is in flight, or was lost.
@@ -96,9 +96,9 @@ impl Supervisors {
             };
             FoundRecord { attempt, owner: RecordOwner::ThisLog, on_lost, seen: supervised.seen() }
         });
-        let theirs = self.strangers.iter().map(|(&id, stranger)| {
+        let theirs = self.foreign.iter().map(|(&id, attempt)| {
             let (owner, on_lost) = (RecordOwner::AnotherLog(id), OnLost::default());
-            FoundRecord { attempt: stranger.name, owner, on_lost, seen: Observation::Running }
+            FoundRecord { attempt: attempt.name, owner, on_lost, seen: Observation::Running }
         });
         ours.chain(theirs).collect()
     }
@@ -109,32 +109,32 @@ impl Supervisors {
     }
 
     /// Adds an attempt of another log with this id.
-    pub(super) fn leave_stranger(&mut self, name: AttemptId, ends: Time, effects: &mut MachineEffects) {
-        let id = ForeignRecordId(self.next_stranger);
-        self.next_stranger += 1;
-        self.strangers.insert(id, Stranger { name, ends, stop_requested: false });
-        effects.timers.push((ends, MachineTimer::StrangerEnds(id)));
+    pub(super) fn leave_foreign(&mut self, name: AttemptId, ends: Time, effects: &mut MachineEffects) {
+        let id = ForeignRecordId(self.next_foreign);
+        self.next_foreign += 1;
+        self.foreign.insert(id, ForeignAttempt { name, ends, stop_requested: false });
+        effects.timers.push((ends, MachineTimer::ForeignEnds(id)));
     }
 
-    pub(super) fn stop_stranger(
+    pub(super) fn stop_foreign(
         &mut self,
         now: Time,
         id: ForeignRecordId,
         grace: Span,
         effects: &mut MachineEffects,
     ) {
-        if let Some(stranger) = self.strangers.get_mut(&id).filter(|stranger| !stranger.stop_requested) {
-            stranger.stop_requested = true;
-            stranger.ends = stranger.ends.min(now + grace);
-            effects.timers.push((stranger.ends, MachineTimer::StrangerEnds(id)));
+        if let Some(attempt) = self.foreign.get_mut(&id).filter(|attempt| !attempt.stop_requested) {
+            attempt.stop_requested = true;
+            attempt.ends = attempt.ends.min(now + grace);
+            effects.timers.push((attempt.ends, MachineTimer::ForeignEnds(id)));
         }
     }
 
     /// Whether an attempt of another log has ended by now.
-    pub(super) fn stranger_ends(&mut self, now: Time, id: ForeignRecordId) -> bool {
-        let ends = self.strangers.get(&id).is_some_and(|stranger| stranger.ends <= now);
+    pub(super) fn foreign_ends(&mut self, now: Time, id: ForeignRecordId) -> bool {
+        let ends = self.foreign.get(&id).is_some_and(|attempt| attempt.ends <= now);
         if ends {
-            self.strangers.remove(&id);
+            self.foreign.remove(&id);
         }
         ends
     }

@@ -242,7 +242,7 @@ impl World {
             }
             WorldEvent::AgentStarts(machine) => {
                 self.line(|| format!("m{machine}: the agent restarts"));
-                self.leave_stranger(machine)?;
+                self.leave_foreign(machine)?;
                 self.machines[machine].start_agent(self.now, false);
                 self.report(machine);
             }
@@ -287,7 +287,7 @@ impl World {
         for attempt in effects.started {
             self.line(|| format!("m{machine}: the process of {attempt} begins"));
             self.ledger.began(attempt, machine, boot)?;
-            if self.machines[machine].has_strangers() {
+            if self.machines[machine].has_foreign() {
                 return violation("nothing begins beside what another log left", || {
                     format!("{attempt} began on m{machine}")
                 });

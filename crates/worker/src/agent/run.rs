@@ -254,12 +254,12 @@ impl<L: Link + 'static> Agent<L> {
                     self.executor.retire(id);
                     self.devices.take_peak(id);
                 }
-                Output::StopForeign { stranger, grace } => {
-                    if self.executor.stop_stranger(stranger, grace) {
-                        self.step(Input::ForeignGone(stranger));
+                Output::StopForeign { record, grace } => {
+                    if self.executor.stop_foreign(record, grace) {
+                        self.step(Input::ForeignGone(record));
                     }
                 }
-                Output::RetireForeign(stranger) => self.executor.retire_stranger(stranger),
+                Output::RetireForeign(record) => self.executor.retire_foreign(record),
                 Output::SetTimer(at) => self.timer = Some(at),
             }
         }
@@ -303,7 +303,7 @@ impl<L: Link + 'static> Agent<L> {
     /// Tells the agent how an attempt is that it takes for alive.
     fn look_at(&mut self, id: AttemptId) {
         let alive = self.agent.state(id).is_some_and(|state| !state.is_ended());
-        if alive && let Some(seen) = self.executor.look(id) {
+        if alive && let Some(seen) = self.executor.observe(id) {
             self.see(id, seen);
         }
     }
@@ -331,7 +331,7 @@ impl<L: Link + 'static> Agent<L> {
         self.step(Input::Devices(states));
         let used = self.devices.memory_used();
         self.step(Input::MemoryUsed(used));
-        self.step(Input::Look);
+        self.step(Input::Scanned);
         self.carry_out();
     }
 

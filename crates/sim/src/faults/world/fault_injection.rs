@@ -84,8 +84,8 @@ impl World {
 
     /// Leaves a foreign process behind: while a machine had no agent, a server with another log may have used it. The process may
     /// have the id of an attempt that this server has placed here, because that log numbers its jobs from 1 as well.
-    pub(super) fn leave_stranger(&mut self, machine: usize) -> Result<(), Violation> {
-        if self.calm || self.random.unit() < 0.7 || !self.machines[machine].may_have_strangers() {
+    pub(super) fn leave_foreign(&mut self, machine: usize) -> Result<(), Violation> {
+        if self.calm || self.random.unit() < 0.7 || !self.machines[machine].may_have_foreign() {
             return Ok(());
         }
         let worker = self.committed.worker_named(&self.machines[machine].info.name);
@@ -95,7 +95,7 @@ impl World {
         let name = fresh.unwrap_or(some);
         let ends = self.now + Span::from_secs(self.random.exponential(30.0));
         self.line(|| format!("m{machine}: another log left {name} running"));
-        self.on(machine, |m, _, _, effects| m.leave_stranger(name, ends, effects))
+        self.on(machine, |m, _, _, effects| m.leave_foreign(name, ends, effects))
     }
 
     /// Replaces a device by another.

@@ -1,4 +1,4 @@
-//! Finding the attempts an earlier executor left: those of this log, those of another, and those whose records are damaged.
+//! Recovery of the attempts that an earlier executor left: of this log, of another, and those with damaged records.
 
 use super::ProcessExecutor;
 use crate::agent::handle::AgentError;
@@ -36,14 +36,14 @@ impl ProcessExecutor {
             };
             let expected = dir.path() == self.machine.layout.attempt_dir(attempt);
             let found = match record {
-                // Not even whose it is can be relied on, so it is set aside whatever its place.
+                // Not even its owner can be relied on, so it is set aside whatever its directory.
                 Err(e) if e.is_damage() && !expected => {
                     self.set_aside(attempt, &dir, &in_words(&e));
                     continue;
                 }
                 Err(e) if e.is_damage() => (RecordOwner::ThisLog, Observation::Unreadable(in_words(&e))),
                 Err(e) => return Err(e.into()),
-                Ok(record) if !expected => self.stranger(&dir, record),
+                Ok(record) if !expected => self.foreign_record(&dir, record),
                 Ok(Record::NotStarted) => continue,
                 Ok(record) => match self.misfiled(attempt, &dir, &record)? {
                     Some(why) => (RecordOwner::Misfiled(why), Observation::NotStarted),
@@ -59,8 +59,8 @@ impl ProcessExecutor {
         Ok(())
     }
 
-    /// Why a record does not belong to the attempt whose place it is in, if it does not: it must name the log of the
-    /// attempt's job, and the attempt. Another's is not evidence of anything that became of this one.
+    /// Reason why a record does not belong to the attempt in whose directory it is, if it does not: it must name the log of
+    /// the attempt's job, and the attempt. The record of another attempt is no evidence about this one.
     pub(super) fn misfiled(
         &self,
         id: AttemptId,
@@ -80,9 +80,9 @@ impl ProcessExecutor {
         Ok((!ours).then(|| in_words(&foreign())))
     }
 
-    fn stranger(&mut self, dir: &AttemptDir, record: Record) -> (RecordOwner, Observation) {
-        let stranger = ForeignRecordId(self.strangers.len() as u32);
-        self.strangers.push(dir.clone());
+    fn foreign_record(&mut self, dir: &AttemptDir, record: Record) -> (RecordOwner, Observation) {
+        let id = ForeignRecordId(self.foreign.len() as u32);
+        self.foreign.push(dir.clone());
         let seen = match record {
             Record::Running(_) | Record::Frozen(_) => {
                 let path = dir.path().display();
@@ -97,12 +97,12 @@ impl ProcessExecutor {
             }
             Record::Exited(_) | Record::NotStarted => Observation::NotStarted,
         };
-        (RecordOwner::AnotherLog(stranger), seen)
+        (RecordOwner::AnotherLog(id), seen)
     }
 
-    /// Has an attempt end that belongs to no job of this log; says whether nothing is left of it.
-    pub(super) fn end_stranger(&mut self, stranger: ForeignRecordId, grace: Span) -> bool {
-        let Some(dir) = self.strangers.get(stranger.0 as usize) else { return true };
+    /// Ends an attempt that belongs to no job of this log; returns whether no process of it is left.
+    pub(super) fn end_foreign(&mut self, record: ForeignRecordId, grace: Span) -> bool {
+        let Some(dir) = self.foreign.get(record.0 as usize) else { return true };
         if !matches!(dir.inspect(), Ok(Record::Running(_) | Record::Frozen(_))) {
             dir.end_unrecorded();
             return true;
@@ -116,7 +116,7 @@ impl ProcessExecutor {
         false
     }
 
-    /// Ends what is left of an attempt whose records say nothing, and moves them aside.
+    /// Kills the processes of an attempt whose records are damaged, and moves the records aside.
     pub(super) fn set_aside(&mut self, id: AttemptId, dir: &AttemptDir, why: &str) {
         let ended = dir.end_unrecorded();
         let kept = keep::quarantine(self.machine.layout.data(), dir.path());
@@ -133,7 +133,7 @@ impl ProcessExecutor {
     }
 }
 
-/// An error and what caused it.
+/// Text of an error and its sources.
 pub(super) fn in_words(error: &RecordError) -> String {
     let mut error: &dyn Error = error;
     let mut words = error.to_string();

@@ -1,5 +1,5 @@
-//! The process executor: attempts are processes of this machine, each below a supervisor that the spawner forked. What is
-//! wanted of one, and what became of it, is in its directory, so that supervisors outlive the executor.
+//! The process executor: attempts are processes of this machine, each below a supervisor that the spawner forked. The desired
+//! state of an attempt and the record of its end are in its directory, so that supervisors outlive the executor.
 
 mod exit;
 mod finding;
@@ -25,44 +25,44 @@ use warpyard_core::event::EndReason;
 use warpyard_core::protocol::Assignment;
 use warpyard_core::{AttemptId, Span};
 
-/// How many ended attempts' records may wait to be removed.
+/// Number of retired records that may wait for their removal.
 const RETIRED_KEPT: usize = 20_000;
 
-/// How many are removed at once when there is time.
+/// Number of retired records removed in one batch.
 const RETIRE_AT_ONCE: usize = 500;
 
-/// The file in an attempt's directory that says that it was ended because the lease expired.
+/// Marker file in an attempt's directory: it was ended because the lease expired.
 const LEASE_EXPIRED: &str = "lease-expired";
 
-/// What a process executor is told about its machine.
+/// Settings of a process executor: the machine and its limits.
 pub(super) struct Machine {
     pub(super) layout: Layout,
     pub(super) log_cap: u64,
     pub(super) shared_at: Option<PathBuf>,
     pub(super) bounds: Bounds,
     pub(super) max_grace: Span,
-    /// This program, which also holds devices for claims.
+    /// This executable, which is also the claim holder.
     pub(super) program: PathBuf,
     pub(super) repaired: Repaired,
-    /// The socket at which supervisors wake the agent.
+    /// Socket at which supervisors notify the agent.
     pub(super) poke: PathBuf,
 }
 
-/// Runs attempts as processes.
+/// Executor that runs attempts as processes.
 pub(super) struct ProcessExecutor {
     machine: Machine,
     spawner: Spawner,
     reaper: Reaper,
-    /// Where the records of attempts are, as they were found or made.
+    /// Directories of attempts, found or created.
     dirs: BTreeMap<AttemptId, AttemptDir>,
-    /// Who supervises what was seen running, for when its records are gone.
+    /// Supervisors of attempts that were observed running, for when their records are removed.
     supervisors: BTreeMap<AttemptId, ProcessRef>,
     /// Attempts of another log.
-    strangers: Vec<AttemptDir>,
-    /// Attempts whose records can go when there is time: on some file systems removing slows down what is made next.
+    foreign: Vec<AttemptDir>,
+    /// Retired records. They are removed while the worker is idle, because on some file systems removal slows down creation.
     retired: VecDeque<AttemptDir>,
     launches_lost: bool,
-    /// Whether people were told that the file system in memory is full.
+    /// Whether it was logged that the file system in memory is full.
     told_full: bool,
 }
 
@@ -74,14 +74,14 @@ impl ProcessExecutor {
             reaper,
             dirs: BTreeMap::new(),
             supervisors: BTreeMap::new(),
-            strangers: Vec::new(),
+            foreign: Vec::new(),
             retired: VecDeque::new(),
             launches_lost: false,
             told_full: false,
         }
     }
 
-    /// Nothing is left of an attempt whose supervisor was killed.
+    /// Observation of an attempt whose supervisor was killed, once no process of it is left.
     pub(super) fn reaped(&mut self, id: AttemptId) -> Observation {
         self.reaper.done(id);
         Observation::Exited(lost("its supervisor was killed"))
@@ -92,7 +92,7 @@ impl ProcessExecutor {
         self.dirs.entry(id).or_insert_with(|| AttemptDir::new(layout.attempt_dir(id))).clone()
     }
 
-    /// That an attempt is to end, in the time it was promised for that.
+    /// Desired state of an attempt that is to stop within a grace period.
     fn stop_within(&self, grace: Span) -> DesiredRecord {
         DesiredRecord::Stop { grace_ms: grace.min(self.machine.max_grace).0 / 1000 }
     }
@@ -100,7 +100,7 @@ impl ProcessExecutor {
     fn want(&mut self, id: AttemptId, want: DesiredRecord) {
         let dir = self.dir(id);
         let unchanged = dir.desired().is_ok_and(|w| w == Some(want));
-        // One that was not seen running may have been launched again since.
+        // An attempt that was not observed running may have been launched again since.
         if unchanged && self.supervisors.contains_key(&id) {
             return;
         }
@@ -109,7 +109,7 @@ impl ProcessExecutor {
         }
     }
 
-    /// What a record says of its attempt.
+    /// Observation of an attempt by its record.
     fn read(&mut self, id: AttemptId, dir: &AttemptDir, record: Record) -> Result<Observation, RecordError> {
         Ok(match record {
             Record::NotStarted => Observation::NotStarted,
@@ -128,20 +128,20 @@ impl ProcessExecutor {
                 }
                 Observation::Exited(end)
             }
-            // Of an earlier boot nothing can be left.
+            // No process survives a reboot.
             Record::Died(running) if running.boot != boot_id() => {
                 Observation::Exited(lost(MACHINE_RESTARTED))
             }
             Record::Died(running) => {
                 self.reaper.take(id, dir, running)?;
-                // Until nothing is left of it its devices are in use.
+                // Its devices are in use until its last process has ended.
                 Observation::Running
             }
         })
     }
 
-    /// Makes the directory of an attempt again that was removed while it ran, and has its supervisor take it. Without a
-    /// supervisor the attempt is lost.
+    /// Recreates the directory of a running attempt that was removed, and signals its supervisor to write its records again.
+    /// Without a supervisor the attempt is lost.
     fn restore(&self, id: AttemptId, dir: &AttemptDir) -> Observation {
         let Some(supervisor) = self.supervisors.get(&id).filter(|supervisor| supervisor.is_alive()) else {
             return Observation::Exited(lost("its records were removed"));
@@ -173,14 +173,14 @@ impl Executor for ProcessExecutor {
         std::mem::take(&mut self.launches_lost)
     }
 
-    fn look(&mut self, id: AttemptId) -> Option<Observation> {
+    fn observe(&mut self, id: AttemptId) -> Option<Observation> {
         let dir = self.dir(id);
         let begun = self.supervisors.contains_key(&id);
         let seen = dir.inspect().and_then(|record| match record {
             Record::NotStarted if begun => Ok(self.restore(id, &dir)),
             record => self.read(id, &dir, record),
         });
-        told(id, seen)
+        or_unreadable(id, seen)
     }
 
     fn examine(&mut self, id: AttemptId) -> Option<Observation> {
@@ -190,7 +190,7 @@ impl Executor for ProcessExecutor {
             Some(why) => Ok(Observation::Unreadable(why)),
             None => self.read(id, &dir, record),
         });
-        told(id, seen)
+        or_unreadable(id, seen)
     }
 
     fn stop(&mut self, id: AttemptId, grace: Span, cause: StopCause) {
@@ -228,12 +228,12 @@ impl Executor for ProcessExecutor {
         self.retired.push_back(dir);
     }
 
-    fn stop_stranger(&mut self, stranger: ForeignRecordId, grace: Span) -> bool {
-        self.end_stranger(stranger, grace)
+    fn stop_foreign(&mut self, record: ForeignRecordId, grace: Span) -> bool {
+        self.end_foreign(record, grace)
     }
 
-    fn retire_stranger(&mut self, stranger: ForeignRecordId) {
-        self.retired.extend(self.strangers.get(stranger.0 as usize).cloned());
+    fn retire_foreign(&mut self, record: ForeignRecordId) {
+        self.retired.extend(self.foreign.get(record.0 as usize).cloned());
     }
 
     fn processes(&self, id: AttemptId) -> BTreeSet<u32> {
@@ -259,8 +259,8 @@ impl Executor for ProcessExecutor {
     }
 }
 
-/// What was seen, or that the record is damaged; nothing where it merely could not be read.
-fn told(id: AttemptId, seen: Result<Observation, RecordError>) -> Option<Observation> {
+/// The observation, or that the record is damaged; none where it could not be read for now.
+fn or_unreadable(id: AttemptId, seen: Result<Observation, RecordError>) -> Option<Observation> {
     match seen {
         Ok(seen) => Some(seen),
         Err(e) if e.is_damage() => Some(Observation::Unreadable(finding::in_words(&e))),

@@ -1,6 +1,6 @@
-//! Whether the worker can start anything. After several launches in a row that the executor could not carry out, the worker
-//! is quarantined: the server is told, and drains it until an operator has it resume. Otherwise each attempt would be placed
-//! and declined over and over, as fast as both sides can talk.
+//! Launch health: whether the worker can start anything. After several failed launches in a row the worker is quarantined: the
+//! server drains it until an operator resumes it. Otherwise each attempt would be placed and declined over and over, as fast
+//! as the messages travel.
 
 /// Number of rounds of launches that have to fail in a row.
 const FAILED_ROUNDS: u32 = 3;
@@ -46,21 +46,21 @@ impl LaunchHealth {
         self.quarantined.as_ref().map(|(why, _)| &**why)
     }
 
-    /// Whether no report has said so yet.
+    /// Whether there is a quarantine that no report has stated yet.
     pub(super) fn is_news(&self) -> bool {
         matches!(self.quarantined, Some((_, None)))
     }
 
-    /// Why nothing can be started, for a report.
-    pub(super) fn tell(&mut self, seq: u64) -> Option<String> {
-        let (why, told) = self.quarantined.as_mut()?;
-        told.get_or_insert(seq);
+    /// Quarantine reason, for the report of this number.
+    pub(super) fn report(&mut self, seq: u64) -> Option<String> {
+        let (why, first) = self.quarantined.as_mut()?;
+        first.get_or_insert(seq);
         Some(why.clone())
     }
 
-    /// The server has received a report: once it knows of the quarantine it is for the server to lift it, and launches
-    /// that are asked for again are tried again.
-    pub(super) fn told(&mut self, seq: u64) {
+    /// The server has received the report of this number: once it knows of the quarantine it is for the server to lift it,
+    /// and attempts it assigns again are launched again.
+    pub(super) fn acknowledged(&mut self, seq: u64) {
         if let Some((_, Some(first))) = self.quarantined
             && first <= seq
         {
