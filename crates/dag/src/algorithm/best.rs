@@ -1,9 +1,11 @@
 //! Portfolio: HEFT first, so that the result is never worse; then a list of bias weights, the learned planner and
 //! justification; then hill climbing and local search until the budget is exhausted or the lower bound is reached.
 //!
-//! Under a time budget the hill climb from HEFT, which is the planner `climb` step for step, has a thread of its own and all
-//! other members share another: the result is then never worse than `climb` in as many steps. Under a budget by count the
-//! members take turns on one thread, so that the same seed gives the same plan.
+//! The hill climb from HEFT is the planner `climb` step for step and never shares its budget, so the result is never worse
+//! than `climb` in as many steps. Under a time budget it has a thread of its own and all other members share another. Under
+//! a budget by count the members take turns on one thread, so that the same seed gives the same plan, and only the
+//! schedules of that climb count. Instances with so many costs that one schedule occupies two threads are the exception:
+//! under a time budget their members take turns and share it.
 
 use super::climb::HillClimber;
 use super::definition::{Algorithm, Plan, SearchOptions};
@@ -143,15 +145,15 @@ fn try_bias_weights(context: &mut SearchContext<'_, '_, '_>) -> Option<(f64, Bia
 /// Steps per turn of the local search, which are much cheaper than those of a climb.
 const LOCAL_STEPS: usize = 16;
 
-/// Alternates two hill climbs and local search until the budget is exhausted or the lower bound is met.
+/// Alternates two hill climbs and local search until the budget is exhausted or the lower bound is met. A budget by count
+/// is that of the climb from HEFT.
 fn search_in_turns(context: &mut SearchContext<'_, '_, '_>) {
-    /// Steps per turn of the climb from HEFT: nearly half of all, so that the portfolio contains the planner `climb` at
-    /// that share of its budget.
+    /// Steps per turn of the climb from HEFT: nearly half of all.
     const FROM_HEFT: usize = 24;
     /// Steps per turn of the climb from the best bias weights while it is behind the other, and while it is ahead.
     const FROM_LEAD: [usize; 2] = [2, 12];
     let heft = context.incumbent.value;
-    let Some((value, weights)) = start_members(context) else { return };
+    let Some((value, weights)) = uncounted(context, start_members) else { return };
     if context.instance.tasks() == 0 {
         return;
     }
@@ -164,23 +166,34 @@ fn search_in_turns(context: &mut SearchContext<'_, '_, '_>) {
     while context.incumbent.value > bound {
         let before = context.incumbent.value;
         let lead_steps = FROM_LEAD[usize::from(from_lead.value() < from_heft.value())];
-        for (climber, steps) in [(&mut from_heft, FROM_HEFT), (&mut from_lead, lead_steps)] {
-            for _ in 0..steps {
-                if !climber.step(context, "climb") {
-                    return;
-                }
-            }
+        if !(0..FROM_HEFT).all(|_| from_heft.step(context, "climb")) {
+            return;
         }
-        if context.incumbent.value < before {
-            polish(context, weights);
-        }
-        local_search.adopt_incumbent(context);
-        for _ in 0..LOCAL_STEPS {
-            if !local_search.step(context) {
-                return;
+        let goes_on = uncounted(context, |context| {
+            if !(0..lead_steps).all(|_| from_lead.step(context, "climb")) {
+                return false;
             }
+            if context.incumbent.value < before {
+                polish(context, weights);
+            }
+            local_search.adopt_incumbent(context);
+            (0..LOCAL_STEPS).all(|_| local_search.step(context))
+        });
+        if !goes_on {
+            return;
         }
     }
+}
+
+/// Searches without using up a budget by count; one of time goes on.
+fn uncounted<'a, 'r, 's, T>(
+    context: &mut SearchContext<'a, 'r, 's>,
+    search: impl FnOnce(&mut SearchContext<'a, 'r, 's>) -> T,
+) -> T {
+    let budget = context.options.suspend_count();
+    let found = search(context);
+    context.options.resume_count(budget);
+    found
 }
 
 /// Justifies the incumbent while that improves it; each time also reschedules in the justified order with machines
@@ -202,7 +215,7 @@ fn polish(context: &mut SearchContext<'_, '_, '_>, weights: BiasWeights) {
 
 pub(super) const DEF: Algorithm = Algorithm {
     name: "best",
-    summary: "a portfolio that contains heft and goes on improving until stopped",
+    summary: "a portfolio that contains heft and climb and goes on improving until stopped",
     origin: "warpyard",
     searches: true,
     plan: best,

@@ -79,7 +79,8 @@ impl<'a> SearchOptions<'a> {
         }
     }
 
-    /// Budget by count: searches until that many schedules were made. The same seed gives the same plan.
+    /// Budget by count: searches until that many schedules were made, in a portfolio by the member it is named for
+    /// (`climb` in `best`). The same seed gives the same plan.
     pub fn iterations(count: u64) -> Self {
         Self { max_iterations: Some(count), ..Self::until(|| false) }
     }
@@ -125,6 +126,16 @@ impl<'a> SearchOptions<'a> {
         self.max_iterations.is_none()
     }
 
+    /// Lifts a budget by count until [`Self::resume_count`] is given what this returns.
+    pub(crate) fn suspend_count(&mut self) -> SuspendedCount {
+        SuspendedCount { remaining: self.max_iterations.take().map(|most| most.saturating_sub(self.started)) }
+    }
+
+    /// Continues a budget by count with as many schedules as were left when it was suspended.
+    pub(crate) fn resume_count(&mut self, suspended: SuspendedCount) {
+        self.max_iterations = suspended.remaining.map(|remaining| self.started.saturating_add(remaining));
+    }
+
     /// Counts schedules that another thread made under this budget.
     pub(crate) fn add_iterations(&mut self, count: u64) {
         self.started += count;
@@ -137,6 +148,12 @@ impl<'a> SearchOptions<'a> {
     pub(crate) fn iterations_started(&self) -> u64 {
         self.started
     }
+}
+
+/// Budget by count that is suspended; see [`SearchOptions::suspend_count`].
+#[must_use]
+pub(crate) struct SuspendedCount {
+    remaining: Option<u64>,
 }
 
 /// Plan: a schedule and how it was found.

@@ -49,7 +49,7 @@ pub(crate) struct Plan {
     /// How long a search may take [default: 1s]
     #[arg(long, value_name = "TIME")]
     time_limit: Option<Micros>,
-    /// How many schedules a search may evaluate; the same seed then gives the same plan
+    /// How many schedules a search may evaluate, `best` in its climb alone; the same seed then gives the same plan
     #[arg(long, value_name = "N", conflicts_with = "time_limit")]
     iterations: Option<u64>,
     /// Random seed of the search and of what is generated
