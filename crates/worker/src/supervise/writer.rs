@@ -193,5 +193,7 @@ fn open(path: &Path, launch: &Launch) -> io::Result<File> {
     if kind.is_file() {
         file.set_len(0)?;
     }
+    // From here on a reader that is behind holds up this process, and through it the task, instead of losing output.
+    nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_APPEND))?;
     Ok(file)
 }

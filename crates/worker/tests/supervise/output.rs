@@ -1,7 +1,10 @@
 //! What a task writes: where it goes, and how much is kept.
 
-use crate::yard::{Yard, comes_to_have, failed_to_start, text};
+use crate::yard::{Yard, comes_to_have, eventually, failed_to_start, size, text};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::fs;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use warpyard_worker::supervise::Status;
 
 #[test]
@@ -90,4 +93,26 @@ fn streams_go_where_the_task_says_and_may_share_a_file() {
         message.contains("nowhere/out.txt") && message.contains("No such file or directory"),
         "{message}"
     );
+}
+
+/// A reader that falls behind holds the task up, as it would without a supervisor in between; it loses nothing.
+#[test]
+fn a_slow_reader_of_a_fifo_gets_everything() {
+    const WRITTEN: usize = 1_000_000;
+    let mut yard = Yard::new();
+    let fifo = yard.fifo("out");
+    let mut launch = yard.script(&format!("head -c {WRITTEN} /dev/zero"));
+    launch.program.stdout = Some(fifo.0.display().to_string());
+    // Opened without waiting for a writer, then read like any file.
+    let mut reader =
+        fs::File::options().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&fifo.0).unwrap();
+    fcntl(&reader, FcntlArg::F_SETFL(OFlag::empty())).unwrap();
+    let dir = yard.launch(&launch);
+    // The log has what was read from the task: more than fits into the FIFO, so that its writer is behind.
+    eventually("the FIFO is full", || size(&launch.dir.join("log")) > 200_000);
+    let mut read = Vec::new();
+    reader.read_to_end(&mut read).unwrap();
+    let exit = yard.exit(&dir);
+    assert_eq!(read.len(), WRITTEN);
+    assert!(!exit.output.out_truncated, "{:?}", exit.output);
 }
