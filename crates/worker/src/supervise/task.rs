@@ -306,6 +306,8 @@ fn set_limit((resource, soft, hard): (u32, u64, u64), line: &ReportSocket) -> Re
 /// As for [`become_program`].
 unsafe fn exec_first(arrays: &mut ExecArrays) -> SetupFailure {
     let mut worst = SetupFailure { step: SetupStep::Exec, errno: libc::ENOENT };
+    // One path and its null: the program was not looked for in PATH.
+    let is_named = arrays.candidates.len() == 2;
     for &path in arrays.candidates.iter().take_while(|path| !path.is_null()) {
         // SAFETY: the strings and the arrays, each ended by a null, are kept alive by the caller.
         unsafe { libc::execve(path, arrays.argv.as_ptr(), arrays.env.as_ptr()) };
@@ -316,6 +318,9 @@ unsafe fn exec_first(arrays: &mut ExecArrays) -> SetupFailure {
                 return SetupFailure { step: SetupStep::Interpreter, errno: libc::ENOENT };
             }
             libc::ENOENT | libc::ENOTDIR => {}
+            // A directory of PATH that the user may not enter, such as one of another user's, says nothing about the program.
+            // SAFETY: as above.
+            libc::EACCES if !is_named && unsafe { libc::access(path, libc::F_OK) } != 0 => {}
             libc::EACCES => worst.errno = libc::EACCES,
             // A script without an interpreter line, which a shell would run itself.
             libc::ENOEXEC => {

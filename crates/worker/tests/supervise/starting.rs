@@ -143,6 +143,18 @@ fn a_task_may_run_as_another_user() {
     assert_eq!(owner(launch.dir.join("exit")), (0, 0));
     assert_eq!(owner(yard.path("theirs/err")), (65534, 65533));
 
+    // A directory of PATH that the user may not enter is skipped, as a shell does.
+    let mut launch = yard.command(["no-such-program"]);
+    fs::create_dir(yard.path("closed")).unwrap();
+    fs::set_permissions(yard.path("closed"), fs::Permissions::from_mode(0o700)).unwrap();
+    let path = format!("{}:/usr/bin", yard.path("closed").display());
+    launch.program.env.insert("PATH".into(), path);
+    launch.program.workdir = Some("/".into());
+    launch.user = Some(nobody.clone());
+    let exit = yard.run(&launch);
+    let message = failed_to_start(&exit);
+    assert_eq!(message, "command not found: no-such-program is in no directory of its PATH");
+
     // What the user may not write, root does not write for them.
     let mut launch = yard.script("echo mischief");
     launch.program.stdout = Some(yard.path("attempts/forged").display().to_string());
