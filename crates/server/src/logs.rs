@@ -9,13 +9,15 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use std::io::SeekFrom;
+use std::sync::Arc;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::sync::mpsc;
 use warpyard_api::wire::LogStream;
 use warpyard_core::{AttemptId, TaskId, TaskState};
 use warpyard_worker::agent::Layout;
-use watch::LogWatch;
+
+pub(crate) use watch::LogWatches;
 
 const CHUNK: usize = 64 << 10;
 
@@ -38,8 +40,14 @@ pub(crate) struct LogRequest {
 pub(crate) type Chunk = Result<Bytes, EngineStopped>;
 
 /// Sends the output until there is no more, nobody listens, or the server stops.
-pub(crate) async fn send(engine: EngineHandle, layout: Layout, wanted: LogRequest, to: mpsc::Sender<Chunk>) {
-    if let Err(stopped) = send_all(engine, layout, wanted, &to).await {
+pub(crate) async fn send(
+    engine: EngineHandle,
+    layout: Layout,
+    watches: Arc<LogWatches>,
+    wanted: LogRequest,
+    to: mpsc::Sender<Chunk>,
+) {
+    if let Err(stopped) = send_all(engine, layout, &watches, wanted, &to).await {
         let _gone = to.send(Err(stopped)).await;
     }
 }
@@ -48,6 +56,7 @@ pub(crate) async fn send(engine: EngineHandle, layout: Layout, wanted: LogReques
 async fn send_all(
     engine: EngineHandle,
     layout: Layout,
+    watches: &LogWatches,
     wanted: LogRequest,
     to: &mpsc::Sender<Chunk>,
 ) -> Result<(), EngineStopped> {
@@ -61,7 +70,7 @@ async fn send_all(
     loop {
         let attempt = task.attempt(number);
         // Before the first look at the file, so that nothing written after that look is missed.
-        let mut watch = wanted.follow.then(|| LogWatch::new(&layout.log_dir(attempt)));
+        let mut watch = wanted.follow.then(|| watches.watch(&layout.log_dir(attempt)));
         let mut output = LogReader::new(&layout, attempt, wanted.stream, std::mem::take(&mut from));
         let over = loop {
             // Asked before reading: what an attempt that is over wrote is all in the file.

@@ -429,7 +429,7 @@ pub(super) async fn logs(
         }
     }
     let (to, from) = mpsc::channel::<Chunk>(16);
-    tokio::spawn(logs::send(app.engine.clone(), app.layout.clone(), wanted, to));
+    tokio::spawn(logs::send(app.engine.clone(), app.layout.clone(), app.log_watches.clone(), wanted, to));
     let headers = [(CONTENT_TYPE, "text/plain; charset=utf-8"), (ACCEPT_RANGES, "bytes")];
     Ok((headers, stream_body(from)).into_response())
 }

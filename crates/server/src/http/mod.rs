@@ -39,6 +39,7 @@ use crate::convert::Defaults;
 use crate::engine::EngineHandle;
 use crate::forecast_cache::ForecastCache;
 use crate::login_envs::LoginEnvironments;
+use crate::logs::LogWatches;
 use crate::pages::{self, RenderCache, UserColours};
 use crate::quota::{Quota, QuotaPermit};
 use crate::repairs::Repairs;
@@ -109,6 +110,8 @@ pub(crate) struct App {
     pub(crate) data: PathBuf,
     /// The directory layout of jobs' files.
     pub(crate) layout: Layout,
+    /// Watches of logs that are followed.
+    pub(crate) log_watches: Arc<LogWatches>,
     /// Damaged files that were found and repaired.
     pub(crate) repairs: Arc<Repairs>,
     pub(crate) url: String,
@@ -184,6 +187,7 @@ impl App {
             replays: Arc::default(),
             data: layout.data().to_owned(),
             layout,
+            log_watches: Arc::default(),
             repairs: Arc::default(),
             url,
             defaults: Defaults::default(),
