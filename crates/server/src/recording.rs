@@ -12,6 +12,15 @@ pub fn recording(log: &Log, since: Time, policy: PolicyChoice) -> Result<Recordi
         Some(later) if !whole => Recorder::from_what_is_left(&later, since),
         _ => Recorder::from_the_beginning(policy, since),
     };
-    log.each_event(0, |_, event| recorder.enter(&event))?;
-    Ok(recorder.finish())
+    let (mut last, mut wrong) = (0, None);
+    log.each_event(0, |seq, event| {
+        if wrong.is_none() {
+            wrong = log.check(seq, || recorder.enter(&event)).err();
+            last = seq;
+        }
+    })?;
+    match wrong {
+        Some(wrong) => Err(wrong),
+        None => log.check(last, || recorder.finish()),
+    }
 }

@@ -280,6 +280,26 @@ fn a_log_with_a_missing_an_unreadable_or_a_misplaced_entry_is_refused_with_its_n
     }
 }
 
+/// As `replay` and `sim --trace` read it, from a file that anyone may have written.
+#[test]
+fn a_recording_of_a_log_with_a_misplaced_entry_is_refused_with_its_number() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("log.db");
+    with_two_snapshots(&path);
+    let recording = || warpyard_server::recording(&Log::open_to_read(&path)?, Time(0), policy());
+    assert!(recording().is_ok());
+    tamper(
+        &path,
+        r#"UPDATE event SET body = CAST('{"at":4,"what":{"started":{"attempt":{"task":{"job":9,"node":0,"index":0},"number":1}}}}' AS BLOB) WHERE seq = 4"#,
+    );
+    match recording().map(drop) {
+        Err(LogError::Entry { seq: 4, problem, .. }) => {
+            assert!(problem.contains("does not follow from those before it"), "{problem}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn nothing_is_kept_in_a_log_that_was_taken_away() {
     type Attack = fn(&Path);

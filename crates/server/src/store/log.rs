@@ -252,8 +252,8 @@ impl Log {
             if wrong.is_some() {
             } else if seq != cluster.seq() + 1 {
                 wrong = Some(problem(cluster.seq() + 1, "is missing".to_owned()));
-            } else if let Err(why) = checked(|| drop(cluster.apply(&event))) {
-                wrong = Some(problem(seq, format!("does not follow from those before it ({why})")));
+            } else {
+                wrong = self.check(seq, || drop(cluster.apply(&event))).err();
             }
         })?;
         if let Some(wrong) = wrong {
@@ -264,6 +264,14 @@ impl Log {
         }
         let replayed = cluster.seq() - from;
         Ok((cluster, replayed))
+    }
+
+    /// Has an event taken in by something that asserts that it follows from those before it; an error where it does not.
+    pub(crate) fn check<T>(&self, seq: u64, take: impl FnOnce() -> T) -> Result<T, LogError> {
+        checked(take).map_err(|why| {
+            let problem = format!("does not follow from those before it ({why})");
+            LogError::Entry { path: self.path.clone(), seq, problem }
+        })
     }
 
     /// Gives a log an id that has none. Jobs it numbered before keep paths without one.
