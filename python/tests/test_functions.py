@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -33,6 +34,13 @@ class Functions(ServerTest):
     def test_called_directly_it_is_the_function(self):
         self.assertEqual((add(1, b=2), add.__name__), (3, "add"))
 
+    def test_results_come_back_under_any_umask(self):
+        before = os.umask(0)
+        try:
+            self.assertEqual(self.options(add).submit(20, b=22).result(60), 42)
+        finally:
+            os.umask(before)
+
     def test_a_result_comes_back(self):
         call = self.options(add).submit(20, b=22)
         self.assertEqual(call.result(60), 42)
@@ -49,6 +57,24 @@ class Functions(ServerTest):
         with self.assertRaises(warpyard.JobFailed) as failed:
             self.options(exit_at_once).submit().result(60)
         self.assertIn("exit code 3", str(failed.exception))
+
+    def test_nothing_is_exchanged_where_another_user_could_have_put_it(self):
+        """A shared working directory such as /tmp, where someone else was first."""
+        shared = self.work / "shared"
+        (shared / ".warpyard/calls").mkdir(parents=True)
+        (shared / ".warpyard/calls").chmod(0o777)
+        with self.assertRaisesRegex(warpyard.WarpyardError, "calls belongs to another user, or can be written to by one"):
+            add.options(client=self.client, workdir=shared).submit(1)
+        self.assertEqual(list((shared / ".warpyard/calls").iterdir()), [])
+
+    def test_a_result_that_another_user_could_have_written_is_not_loaded(self):
+        call = self.options(add).submit(1)
+        call.job.wait(60)
+        result = call.directory / "0.result"
+        result.write_bytes(pickle.dumps(("returned", 666)))
+        result.chmod(0o666)
+        with self.assertRaisesRegex(warpyard.WarpyardError, "it is not loaded"):
+            call.result(60)
 
     def test_many_calls_are_one_job(self):
         call = self.options(add).map([1, 2, 3], [10, 20, 30])

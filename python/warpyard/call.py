@@ -13,13 +13,17 @@ import types
 from pathlib import Path
 from typing import Any
 
+from .exchange import create_own, open_own
+
 
 def main(directory: Path, index: str) -> int:
-    reference = json.loads((directory / "function.json").read_text())
+    with open_own(directory / "function.json") as file:
+        reference = json.load(file)
     sys.path[:] = list(dict.fromkeys(sys.path + reference["path"]))
     try:
         function = _find(reference)
-        args, kwargs = pickle.loads((directory / f"{index}.call").read_bytes())
+        with open_own(directory / f"{index}.call") as file:
+            args, kwargs = pickle.load(file)
         result = pickle.dumps(("returned", function(*args, **kwargs)))
         failed = False
     except Exception as error:
@@ -28,7 +32,8 @@ def main(directory: Path, index: str) -> int:
         failed = True
     # Renamed into place, so that a result is whole or absent.
     part = directory / f".{index}.part"
-    part.write_bytes(result)
+    with create_own(part) as file:
+        file.write(result)
     os.replace(part, directory / f"{index}.result")
     return 1 if failed else 0
 

@@ -10,7 +10,6 @@ import functools
 import json
 import os
 import pickle
-import secrets
 import shutil
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Callable, Iterable, Optional
 
 from .client import Client, Job, default_client
 from .connection import WarpyardError
+from .exchange import create_own, make_directory, open_own
 
 
 class RemoteError(WarpyardError):
@@ -61,12 +61,13 @@ class Function:
         fields = dict(self.fields)
         client: Client = fields.pop("client", None) or default_client()
         workdir = Path(fields.pop("workdir", None) or os.getcwd()).absolute()
-        directory = workdir / ".warpyard/calls" / secrets.token_hex(8)
-        directory.mkdir(parents=True, mode=0o700)
+        directory = make_directory(workdir, "calls")
         try:
             for index, call in enumerate(calls):
-                (directory / f"{index}.call").write_bytes(pickle.dumps(call))
-            (directory / "function.json").write_text(json.dumps(_reference(self.function)))
+                with create_own(directory / f"{index}.call") as file:
+                    pickle.dump(call, file)
+            with create_own(directory / "function.json") as file:
+                file.write(json.dumps(_reference(self.function)).encode())
             command = [sys.executable, "-m", "warpyard.call", str(directory)]
             if many:
                 fields["array"] = _array(len(calls), fields.pop("at_once", None))
@@ -104,7 +105,8 @@ class Call:
         # In the task the script that was started goes by this name, and so do the types of its own in a result.
         sys.modules.setdefault("__warpyard_main__", sys.modules["__main__"])
         try:
-            kind, value = pickle.loads((self.directory / f"{index}.result").read_bytes())
+            with open_own(self.directory / f"{index}.result") as file:
+                kind, value = pickle.load(file)
         except FileNotFoundError:
             # It ended before it could say how: killed, cancelled, timed out, or its interpreter did not start.
             self.job.wait(check=True)

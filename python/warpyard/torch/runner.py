@@ -21,6 +21,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 from .. import inside
+from ..exchange import create_own, open_own
 from .spec import RunSpec, SpecError
 
 #: How often the server is asked whether to yield, at most: a request takes a fraction of a millisecond.
@@ -73,7 +74,8 @@ class Run:
     def save(self, name: str, value: Any) -> None:
         """Writes a file of the run, whole or not at all."""
         part = self.output / f".{name}.part"
-        torch.save(value, part)
+        with create_own(part) as file:
+            torch.save(value, file)
         os.replace(part, self.output / name)
 
     def finish(self, **measured: Any) -> None:
@@ -195,7 +197,8 @@ def load_checkpoint(run: Run) -> dict[str, Any]:
     path = run.output / CHECKPOINT
     if not inside.restarted() or not path.exists():
         return {}
-    saved: dict[str, Any] = torch.load(path, map_location=run.device, weights_only=False)
+    with open_own(path) as file:
+        saved: dict[str, Any] = torch.load(file, map_location=run.device, weights_only=False)
     return saved
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ..client import Client, Job, default_client
 from ..connection import WarpyardError
+from ..exchange import make_directory, open_own
 from ..function import _with_this_package
 from .spec import RunSpec
 
@@ -55,8 +55,11 @@ class Run:
         """Waits for an inference to succeed and gives the model's outputs, batch by batch."""
         import torch
 
-        names = self.result(timeout)["outputs"]
-        return [torch.load(self.directory / name, weights_only=False) for name in names]
+        outputs = []
+        for name in self.result(timeout)["outputs"]:
+            with open_own(self.directory / name) as file:
+                outputs.append(torch.load(file, weights_only=False))
+        return outputs
 
     def state_dict(self, timeout: Optional[float] = None) -> dict[str, Any]:
         """Waits for a training to succeed and gives the trained weights."""
@@ -86,7 +89,8 @@ def _submit(mode: str, model: Model, dataset: Data, options: dict[str, Any]) -> 
     described = {name: options.pop(name) for name in list(options) if name in known}
     client: Client = options.pop("client", None) or default_client()
     workdir = Path(options.pop("workdir", None) or os.getcwd()).absolute()
-    directory = Path(described.pop("output", None) or workdir / ".warpyard/runs" / secrets.token_hex(8)).absolute()
+    output = described.pop("output", None)
+    directory = Path(output).absolute() if output else make_directory(workdir, "runs")
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     spec = RunSpec(
         model=_reference(model, directory / "model.input.pt"),
