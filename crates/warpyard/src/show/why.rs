@@ -16,6 +16,9 @@ pub(crate) fn text(why: &WhyView, screen: &Screen) -> String {
         }
     };
     line("why", why.text.join("; "));
+    if is_held(why) {
+        line("next", format!("`warpyard release {}` lets it run", why.job));
+    }
     line("start", why.expected_start_reason.clone().unwrap_or_default());
     line("needs", needs(&why.needs));
     if why.needs.gpus > 0 && why.state == State::Ready {
@@ -45,7 +48,8 @@ pub(super) fn tail(lines: &[String], of: &str) -> String {
 fn head(why: &WhyView, screen: &Screen) -> String {
     let index = why.index.map(|index| format!("[{index}]")).unwrap_or_default();
     let title = format!("{} {}{index}", escape_controls(&why.job), escape_controls(&why.task));
-    let word = why.outcome.map_or_else(|| why.state.word(), |outcome| outcome.word());
+    let state = if is_held(why) { "held" } else { why.state.word() };
+    let word = why.outcome.map_or(state, |outcome| outcome.word());
     let mut out = format!("{}  {}", screen.paint(&title, Paint::Bold), word);
     if let Some(position) = why.position {
         write!(out, ", {} in the queue", ordinal(position)).expect("a string takes all");
@@ -55,6 +59,11 @@ fn head(why: &WhyView, screen: &Screen) -> String {
             .expect("a string takes all");
     }
     out
+}
+
+/// Whether a person holds it back, which is what `ps` calls its state too.
+fn is_held(why: &WhyView) -> bool {
+    why.code.as_deref() == Some("held")
 }
 
 pub(super) fn ordinal(number: u64) -> String {
@@ -158,6 +167,22 @@ mod tests {
           now free  1 V100 (16 GiB) on gpu1; gpu2 has 6 GiB and 9 GiB left
           ahead     398 (ann, priority 5), 401 and 405 (ann, expected to be shorter)
           sooner    with --gpu-memory 9GiB it would start now on gpu2; with --timeout 20m it would be 2nd
+        ");
+    }
+
+    #[test]
+    fn a_held_job_says_so_and_how_it_is_released() {
+        let why: WhyView = serde_json::from_value(json!({
+            "job": "15", "task": "wide", "index": null, "state": "blocked", "text": ["held"], "code": "held",
+            "needs": {"gpus": 4, "gpu_memory_bytes": null, "gpu_type": [], "cpus": 1.0, "memory_bytes": 0},
+            "free": [], "ahead": [], "position": null, "sooner": [],
+        }))
+        .unwrap();
+        insta::assert_snapshot!(text(&why, &Screen::for_tests(None)), @"
+        15 wide  held
+          why       held
+          next      `warpyard release 15` lets it run
+          needs     4 GPUs on one worker
         ");
     }
 
