@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::fs;
-use warpyard_fuzz::lab;
+use warpyard_fuzz::binary;
 use warpyard_sim::workload;
 
 fuzz_target!(|data: &[u8]| {
@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     warpyard_fuzz::with_scratch(|scratch| {
         let path = scratch.path("cluster.toml");
         fs::write(&path, text).expect("room");
-        if let Ok(servers) = lab::cluster(path.to_str().expect("text")) {
+        if let Ok(servers) = binary::cluster(path.to_str().expect("text")) {
             let devices: usize = servers.iter().map(|server| server.devices.len()).sum();
             assert!(devices as u64 <= workload::MAX_DEVICES);
         }

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use rusqlite::{Connection, params};
 use std::cell::OnceCell;
-use warpyard_core::{Cluster, PolicyChoice};
+use warpyard_core::{Cluster, PolicyChoice, Time};
 use warpyard_server::store::Log;
 
 fn policy() -> PolicyChoice {
@@ -44,5 +44,7 @@ fuzz_target!(|data: &[u8]| {
             let restored: Cluster = serde_json::from_slice(&kept).expect("what was written is read");
             assert_eq!(restored.restored(), loaded.cluster);
         }
+        // As `replay` and `sim --trace` read it.
+        let _refused = warpyard_server::recording(&log, Time(0), policy());
     });
 });

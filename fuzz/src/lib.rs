@@ -1,8 +1,10 @@
 //! What several fuzz targets need: a scratch directory in memory, model files, and the readers that live in the binary.
 
-pub mod lab;
+pub mod binary;
+mod input;
 pub mod model;
-mod wrong;
+mod usage_error;
+mod workload;
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
