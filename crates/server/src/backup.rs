@@ -281,7 +281,7 @@ pub fn restore(
     let history = SqliteHistory::open(&data.join(HISTORY))?;
     let highest = recovery::highest_job(data, &history)?;
     drop(history);
-    let held = recovery::go_on(&mut log, &mut cluster, highest, hold)?;
+    let held = recovery::resume_log(&mut log, &mut cluster, highest, hold)?;
     let continued = recovery::finish(data, &log, &cluster, held, set_aside)?;
     let needs_snapshot = cluster.jobs().iter().filter(|job| job.finished.is_none());
     let missing = needs_snapshot.filter(|job| {

@@ -116,7 +116,7 @@ impl ChangeFeed {
     }
 
     /// Publishes a notice that everything may have changed, for changes that are not events.
-    pub(crate) fn look_again(&self) {
+    pub(crate) fn refresh(&self) {
         let notice = EncodedNotice::of(&something(self.backlog().last));
         let _nobody_listens = self.listeners.send(notice);
     }

@@ -8,6 +8,7 @@ mod tcp_listener;
 pub(crate) use recovered::build_engine;
 pub(crate) use tcp_listener::bind;
 
+use crate::app::{App, AppParts};
 use crate::auth::Authenticator;
 use crate::caller::{Caller, Sharing};
 use crate::catch_up::ReplicaError;
@@ -18,9 +19,10 @@ use crate::data::{DataDir, DataError};
 use crate::enforcement;
 use crate::engine::{CommandError, EngineHandle};
 use crate::hosts::Hosts;
-use crate::http::{self, App, AppParts, watch_claims};
+use crate::http::watch_claims;
 use crate::idle_gpus;
 use crate::repairs::Repairs;
+use crate::router::router;
 use crate::serve::{Limits, serve};
 use crate::store::LogError;
 use crate::tokens::{TokenFileError, Tokens};
@@ -204,7 +206,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
     let app = Arc::new(app(base, &options, sharing, agent.as_ref(), &repairs));
     let report = runtime.block_on(async {
         set_policy(&engine, policy).await?;
-        set_limits(&engine, app.limits.clone()).await?;
+        set_limits(&engine, app.quotas.limits.clone()).await?;
         watch_claims(&app).await.map_err(|e| DaemonError::Runtime(io::Error::other(e)))?;
         data.announce(&sockets.url())?;
         ready_report(&app, &sockets, login, agent.as_ref(), replayed).await
@@ -269,7 +271,7 @@ impl Sockets {
     }
 
     fn serve(self, app: &Arc<App>, limits: Limits, runtime: &Runtime) -> Serving {
-        let router = http::router(app.clone());
+        let router = router(app.clone());
         Serving {
             _own: self.own.serve(router.clone(), limits.of_one_user(), runtime),
             shared: self.shared.map(|(_, socket)| socket.serve(router.clone(), limits, runtime)),
@@ -292,15 +294,15 @@ fn app(
         watched: agent.map(AgentHandle::devices),
         local_worker: agent.map(|agent| agent.info().name.clone()),
         bounds: agent.map(|agent| agent.bounds().clone()),
-        limits: Arc::new(config.limits.limits(options.shared || config.shared)),
         sharing,
         vouching: config.workers.vouch.clone(),
         account: Account::by_uid(own_uid()).ok().flatten(),
         repairs: repairs.clone(),
         ..App::new(base)
     };
+    app.quotas.limits = Arc::new(config.limits.limits(options.shared || config.shared));
     if let Some(limit) = config.snapshot_limit {
-        app.snapshot_limit = limit.0;
+        app.quotas.snapshot_limit = limit.0;
     }
     app
 }
@@ -337,7 +339,7 @@ async fn ready_report(
 
 /// Starts the tasks that take samples of utilisation and look for idle GPUs.
 fn start_watching(app: &App, config: &Config, runtime: &Runtime) {
-    runtime.spawn(usage_samples::take(app.engine.clone(), app.watched.clone(), usage_samples::EVERY));
+    runtime.spawn(usage_samples::sample(app.engine.clone(), app.watched.clone(), usage_samples::EVERY));
     if let Some(watched) = app.watched.clone() {
         let release = config.idle_release.map(|after| Duration::from_micros(after.0));
         runtime.spawn(idle_gpus::watch(app.engine.clone(), watched, idle_after(config), release));

@@ -55,7 +55,7 @@ struct EventPublisher {
 
 impl EventPublisher {
     fn new(to: Sender<ReplicatorMessage>, replicator: &Replicator) -> EventPublisher {
-        let seq = replicator.replica().look(Cluster::seq);
+        let seq = replicator.replica().read_cluster(Cluster::seq);
         EventPublisher { to, seq: Arc::new(AtomicU64::new(seq)) }
     }
 

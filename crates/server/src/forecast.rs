@@ -119,7 +119,7 @@ impl ExpectedStart {
     }
 
     /// The range, and what is to be said beside it or instead; tasks of users for whom `hides` says so are not named.
-    pub(crate) fn told(&self, hides: impl Fn(&str) -> bool) -> (Option<StartRange>, Option<String>) {
+    pub(crate) fn shown(&self, hides: impl Fn(&str) -> bool) -> (Option<StartRange>, Option<String>) {
         match self {
             ExpectedStart::Known(range, caveat) => {
                 (Some(*range), caveat.as_ref().map(|caveat| caveat.words(hides)))

@@ -171,7 +171,7 @@ impl ForecastCache {
         let missed = missed || last.missed;
         drop(last);
         if missed {
-            self.notices.look_again();
+            self.notices.refresh();
         }
     }
 

@@ -4,6 +4,7 @@
 //! `pages` its web pages and [`daemon`] all of it together with the in-process worker. Nothing here decides what runs:
 //! the core and the policies do.
 
+mod app;
 mod auth;
 pub mod backup;
 mod caller;
@@ -30,6 +31,7 @@ mod login_envs;
 mod login_sessions;
 mod logs;
 mod outcome_text;
+mod output_tail;
 mod pages;
 mod quota;
 mod recording;
@@ -38,6 +40,7 @@ pub mod repairs;
 mod replays;
 mod replica;
 mod replicator;
+mod router;
 mod select;
 mod serve;
 mod shortage_text;

@@ -16,7 +16,7 @@ impl<K> Default for Quota<K> {
 
 impl<K: Eq + Hash + Clone> Quota<K> {
     /// Takes a permit for a key, unless it has `most` already.
-    pub(crate) fn take(self: &Arc<Self>, of: K, most: usize) -> Option<QuotaPermit<K>> {
+    pub(crate) fn acquire(self: &Arc<Self>, of: K, most: usize) -> Option<QuotaPermit<K>> {
         let mut counts = self.0.lock().expect("nobody panics while counting");
         let count = counts.entry(of.clone()).or_default();
         if *count >= most {

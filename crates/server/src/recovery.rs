@@ -146,13 +146,13 @@ pub fn adopt_log(data: &Path) -> Result<RecoveryReport, RecoveryError> {
         Err(ConsistencyError::UnknownJob { .. }) => drop(history),
         Err(e) => return Err(e.into()),
     }
-    let held = go_on(&mut log, &mut cluster, highest, true)?;
+    let held = resume_log(&mut log, &mut cluster, highest, true)?;
     finish(data.path(), &log, &cluster, held, set_asides)
 }
 
 /// Has a log go on under a new id, with job numbers above the highest one seen; holds its unfinished jobs if asked to, and
 /// gives those.
-pub(crate) fn go_on(
+pub(crate) fn resume_log(
     log: &mut Log,
     cluster: &mut Cluster,
     highest: Option<JobId>,

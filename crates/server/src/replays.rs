@@ -106,7 +106,7 @@ impl ReplayRun {
             );
         }
         self.change(|view| {
-            view.told = Some(told(&recording));
+            view.told = Some(replay_input(&recording));
             view.results.push(result(
                 ResultKind::Recorded,
                 "what happened",
@@ -148,7 +148,7 @@ impl ReplayRun {
     }
 }
 
-fn told(recording: &Recording) -> ReplayInput {
+fn replay_input(recording: &Recording) -> ReplayInput {
     let (told, (from, to)) = (recording.summary(), recording.span());
     ReplayInput {
         from: time(from),

@@ -131,8 +131,8 @@ impl ReadReplica {
     }
 
     /// Reads the cluster without a permit: for the replicator.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Cluster) -> T) -> T {
-        look(self.state().engine.cluster())
+    pub(crate) fn read_cluster<T>(&self, read: impl FnOnce(&Cluster) -> T) -> T {
+        read(self.state().engine.cluster())
     }
 
     /// Enters pending events in the tables.

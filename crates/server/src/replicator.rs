@@ -138,7 +138,7 @@ impl Replicator {
         loop {
             match inbox.recv_timeout(ENTER_WITHIN) {
                 Ok(ReplicatorMessage::Events(events)) => self.follow(&events),
-                Ok(ReplicatorMessage::When(condition, tell)) => self.tell_when(condition, tell),
+                Ok(ReplicatorMessage::When(condition, notify)) => self.notify_when(condition, notify),
                 Ok(ReplicatorMessage::Stop) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => self.enter_pending(),
             }
@@ -194,7 +194,7 @@ impl Replicator {
         applying.index(&touched);
         let many_wait = applying.enter_later(events);
         let seq = applying.cluster().seq();
-        touched.into_iter().for_each(|job| self.tell_waiting(applying.cluster(), job));
+        touched.into_iter().for_each(|job| self.notify_waiters(applying.cluster(), job));
         replica.notices().leave(applying.cluster(), events, &left);
         drop(applying);
         self.applied.send_replace(seq);
@@ -202,25 +202,25 @@ impl Replicator {
     }
 
     /// Wakes the requests whose condition on a job holds now.
-    fn tell_waiting(&mut self, cluster: &Cluster, job: JobId) {
+    fn notify_waiters(&mut self, cluster: &Cluster, job: JobId) {
         let Some(waiting) = self.waiting.remove(&job) else { return };
         let (over, open): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|(condition, _)| condition.holds(cluster));
-        for (_, tell) in over {
-            let _gone = tell.send(());
+        for (_, notify) in over {
+            let _gone = notify.send(());
         }
         if !open.is_empty() {
             self.waiting.insert(job, open);
         }
     }
 
-    fn tell_when(&mut self, condition: Condition, tell: oneshot::Sender<()>) {
-        if self.replica.look(|cluster| condition.holds(cluster)) {
-            let _gone = tell.send(());
+    fn notify_when(&mut self, condition: Condition, notify: oneshot::Sender<()>) {
+        if self.replica.read_cluster(|cluster| condition.holds(cluster)) {
+            let _gone = notify.send(());
         } else {
             let waiting = self.waiting.entry(condition.job()).or_default();
-            waiting.retain(|(_, tell)| !tell.is_closed());
-            waiting.push((condition, tell));
+            waiting.retain(|(_, notify)| !notify.is_closed());
+            waiting.push((condition, notify));
         }
     }
 
@@ -229,13 +229,13 @@ impl Replicator {
     }
 
     fn is_snapshot_due(&self) -> bool {
-        let (seq, jobs) = self.replica.look(|cluster| (cluster.seq(), cluster.jobs().len() as u64));
+        let (seq, jobs) = self.replica.read_cluster(|cluster| (cluster.seq(), cluster.jobs().len() as u64));
         seq - self.snapshot_at >= SNAPSHOT_EVERY.max(jobs)
     }
 
     /// Saves a state snapshot on a thread of its own, and prunes events that it makes redundant.
     fn take_snapshot(&mut self) {
-        let cluster = self.replica.look(Cluster::saved);
+        let cluster = self.replica.read_cluster(Cluster::saved);
         if cluster.seq() == self.snapshot_at {
             return;
         }

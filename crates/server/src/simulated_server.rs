@@ -1,6 +1,7 @@
 //! A simulation behind the same interface and pages as the live server: the replicator is fed with simulated events, and the
 //! process's clock goes as fast as the simulation does. Nothing is kept; jobs come from the workload alone.
 
+use crate::app::{App, AppParts};
 use crate::auth::Authenticator;
 use crate::caller::Caller;
 use crate::change_feed::ChangeFeed;
@@ -9,8 +10,8 @@ use crate::daemon::{DaemonError, ReadyReport, asked_to_end, bind, build_engine, 
 use crate::data::DataDir;
 use crate::engine::{EngineHandle, SimulatedEngine};
 use crate::hosts::Hosts;
-use crate::http::{self, App, AppParts};
 use crate::replicator::Replicator;
+use crate::router::router;
 use crate::serve::{Limits, serve};
 use crate::simulation::Simulation;
 use crate::store::{Log, SqliteHistory};
@@ -117,8 +118,8 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
         unenforced: Vec::new(),
         repairs: vec![],
     });
-    runtime.spawn(usage_samples::take(engine.clone(), None, SAMPLE_EVERY));
-    let router = http::router(app);
+    runtime.spawn(usage_samples::sample(engine.clone(), None, SAMPLE_EVERY));
+    let router = router(app);
     let _own_socket = own_socket.serve(router.clone(), limits.of_one_user(), &runtime);
     let serving = runtime.spawn(serve(listener, router, limits));
     runtime.block_on(asked_to_end(stopped, serving));
@@ -177,14 +178,14 @@ fn run_simulation(
         let over = all_came.get() && sim.cluster().jobs().iter().all(|job| job.finished.is_some());
         if over != simulation.over.swap(over, Ordering::Relaxed) && over {
             simulation.clock.change_pace(None, Some(true));
-            notices.look_again();
+            notices.refresh();
         }
-        let go_on = engine.execute_commands(EVERY, |command| {
+        let running = engine.execute_commands(EVERY, |command| {
             let answer = execute(&mut sim, command);
             engine.publish(happened.take());
             answer
         });
-        if !go_on {
+        if !running {
             break;
         }
     }

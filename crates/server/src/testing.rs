@@ -1,12 +1,13 @@
 //! A server without a network, for tests of what it answers.
 
+use crate::app::{App, AppParts};
 use crate::auth::{Authenticator, LoginGrant};
 use crate::caller::LoginIdentity;
 use crate::clock::Clock;
 use crate::engine::{EngineHandle, EngineThreads};
 use crate::hosts::Hosts;
-use crate::http::{App, AppParts, router};
 use crate::replicator::Replicator;
+use crate::router::router;
 use crate::store::{Log, SqliteHistory};
 use crate::tokens::Tokens;
 use axum::Router;

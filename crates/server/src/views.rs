@@ -46,10 +46,10 @@ pub(crate) fn listed(f: &Reader<'_>, job: &Job, position: Option<u64>, who: &Cal
     view.position = position;
     let nodes = (0..job.nodes.len() as u32).map(|node| NodeId { job: job.id, node });
     view.tasks = nodes.map(|node| listed_task(f, job, node, who)).collect();
-    say_why_held(&mut view);
+    explain_hold(&mut view);
     view.started_at = first_start(f, job);
     if view.counts.total() <= FAILURES_LOOKED_AT {
-        say_how_ended(f, &mut view, job.id, None, who);
+        describe_end(f, &mut view, job.id, None, who);
     }
     view
 }
@@ -72,7 +72,7 @@ pub(crate) fn failures(
 }
 
 /// Says of a job that is over, and did not succeed, how it ended; gives the attempt to look at.
-pub(crate) fn say_how_ended(
+pub(crate) fn describe_end(
     f: &Reader<'_>,
     view: &mut JobView,
     job: JobId,
@@ -143,7 +143,7 @@ pub(crate) fn whole(
     }
     view.started_at = first_start(f, job);
     view.tasks = shown;
-    say_why_held(&mut view);
+    explain_hold(&mut view);
     view
 }
 
@@ -385,7 +385,7 @@ pub(crate) fn held_since_lost(f: &Reader<'_>, task: TaskId) -> Option<String> {
 }
 
 /// A job that is held for what became of one of its tasks says so itself.
-fn say_why_held(view: &mut JobView) {
+fn explain_hold(view: &mut JobView) {
     let says = |task: &TaskView| task.why.clone().filter(|why| why.starts_with(HELD_BY_LOSS));
     view.why = view.tasks.iter().find_map(says).or_else(|| view.why.take());
 }

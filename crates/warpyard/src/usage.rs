@@ -1,4 +1,4 @@
-//! Mistakes in the words of a command line, told the way other errors are.
+//! Mistakes in the words of a command line, reported as other errors are.
 
 use crate::exit;
 use clap::CommandFactory;
@@ -28,7 +28,7 @@ pub(crate) fn report(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            exit::tell(&told(error, &words));
+            exit::tell(&error_text(error, &words));
             ExitCode::from(2)
         }
     }
@@ -39,12 +39,12 @@ fn message(error: &clap::Error, words: &[String]) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return "a command is missing".to_owned();
     }
-    let told = told(error, words);
-    told.trim_end().strip_prefix("error: ").unwrap_or(told.trim_end()).to_owned()
+    let text = error_text(error, words);
+    text.trim_end().strip_prefix("error: ").unwrap_or(text.trim_end()).to_owned()
 }
 
 /// The mistake in our own words; `words` begin with the command it was made with.
-fn told(error: &clap::Error, words: &[String]) -> String {
+fn error_text(error: &clap::Error, words: &[String]) -> String {
     let verb = words.first().map(String::as_str);
     let context = |kind| error.get(kind).and_then(first_text);
     let wrong = context(ContextKind::InvalidArg).unwrap_or_default();
@@ -196,7 +196,7 @@ mod tests {
     fn said(args: &[&str]) -> String {
         let all = std::iter::once("warpyard").chain(args.iter().copied());
         let error = crate::cli::Cli::try_parse_from(all).expect_err("a mistake");
-        told(&error, &args.iter().map(ToString::to_string).collect::<Vec<_>>())
+        error_text(&error, &args.iter().map(ToString::to_string).collect::<Vec<_>>())
     }
 
     #[test]

@@ -7,19 +7,22 @@ mod tests;
 use super::refusal::Refusal;
 use super::{ASSETS, App, AppState, login_link, tokens};
 use crate::caller::{Access, Caller, PeerCredentials};
-use crate::pages;
 use crate::serve::Connection;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, HOST};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 use warpyard_api::problem::code;
 
+/// Marks a response to a page's request without a login, which the login page replaces; names the page.
+#[derive(Clone)]
+pub(crate) struct LoginRequired(pub(crate) Uri);
+
 /// Authenticates a request: by peer credentials on a socket, by the token, or by a login session. A change from a
-/// session must carry the CSRF token of its pages. Others are refused, or shown the login page.
-pub(super) async fn authenticate(State(app): AppState, mut request: Request, next: Next) -> Response {
+/// session must carry the CSRF token of its pages. Others are refused; those of pages are marked with [`LoginRequired`].
+pub(crate) async fn authenticate(State(app): AppState, mut request: Request, next: Next) -> Response {
     if let Some(refusal) = wrong_host(&app, &request) {
         return refusal.into_response();
     }
@@ -149,7 +152,11 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
         // A session must not create further login links.
         Some(caller) if app.auth.may_change(headers) && path != "/v1/login" => Ok(caller),
         Some(_) => refuse(403, code::FORBIDDEN, "the CSRF token is missing or wrong; reload the page"),
-        None if looks && is_page => Err(Box::new(pages::login_required(request.uri()))),
+        None if looks && is_page => {
+            let mut response = StatusCode::UNAUTHORIZED.into_response();
+            response.extensions_mut().insert(LoginRequired(request.uri().clone()));
+            Err(Box::new(response))
+        }
         None => refuse(
             401,
             code::UNAUTHORISED,

@@ -10,34 +10,10 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
-use tokio::sync::Semaphore;
 use warpyard_api::problem::code;
 
 /// The largest body that is parsed on the async thread; handing a smaller one over costs more than parsing it.
 pub(super) const SMALL: usize = 16 << 10;
-
-/// Concurrent blocking requests of one user; further ones wait.
-const AT_ONCE: usize = 2;
-
-/// A semaphore for each user with blocking work, by name; `None` is the server's owner.
-#[derive(Debug, Default)]
-pub(crate) struct BlockingSlots(Mutex<HashMap<Option<String>, Weak<Semaphore>>>);
-
-impl BlockingSlots {
-    fn of(&self, who: &Caller) -> Arc<Semaphore> {
-        let name = who.quota_name();
-        let mut turns = self.0.lock().expect("nobody panics while looking a user up");
-        if let Some(known) = turns.get(&name).and_then(Weak::upgrade) {
-            return known;
-        }
-        turns.retain(|_, turn| turn.strong_count() > 0);
-        let new = Arc::new(Semaphore::new(AT_ONCE));
-        turns.insert(name, Arc::downgrade(&new));
-        new
-    }
-}
 
 impl App {
     /// Runs work of a user on a blocking thread. Its slot is held until the work is done, also where the client has
@@ -47,7 +23,7 @@ impl App {
         who: &Caller,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        let turn = self.blocking_slots.of(who).acquire_owned().await.map_err(Refusal::internal)?;
+        let turn = self.quotas.blocking.of(who).acquire_owned().await.map_err(Refusal::internal)?;
         let work = move || {
             let _turn = turn;
             work()

@@ -13,15 +13,13 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use warpyard_api::job::{ReadOptions, read_value};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::Micros;
@@ -97,42 +95,6 @@ pub(super) async fn make(
 /// The grace period for a waiting client to reconnect before its claim ends.
 const RECONNECT: Duration = Duration::from_secs(5);
 
-/// The most processes of waiting claims that are watched; each takes a file descriptor.
-const WATCHED: usize = 1_024;
-
-/// Clients that wait for claims to be granted.
-#[derive(Debug)]
-pub(crate) struct ClaimWaiters {
-    /// The number of polls seen of each claim.
-    heard: Mutex<BTreeMap<JobId, u64>>,
-    /// Permits for watched processes.
-    places: Semaphore,
-}
-
-impl Default for ClaimWaiters {
-    fn default() -> ClaimWaiters {
-        ClaimWaiters { heard: Mutex::default(), places: Semaphore::new(WATCHED) }
-    }
-}
-
-impl ClaimWaiters {
-    /// Records that a claim's client is polling; returns the number of polls so far.
-    fn hear(&self, job: JobId) -> u64 {
-        let mut waiting = self.heard.lock().expect("nobody panics while counting");
-        let times = waiting.entry(job).or_default();
-        *times += 1;
-        *times
-    }
-
-    fn heard(&self, job: JobId) -> u64 {
-        self.heard.lock().expect("nobody panics while counting").get(&job).copied().unwrap_or_default()
-    }
-
-    fn forget(&self, job: JobId) {
-        self.heard.lock().expect("nobody panics while counting").remove(&job);
-    }
-}
-
 /// A client's poll for the grant of a claim. When it is dropped, answered or not, the client must poll again within
 /// [`RECONNECT`].
 struct WaitGuard {
@@ -144,7 +106,12 @@ struct WaitGuard {
 
 impl WaitGuard {
     fn begin(app: &Arc<App>, job: JobId) -> WaitGuard {
-        WaitGuard { app: app.clone(), job, times: app.waiting.hear(job), runtime: Handle::current() }
+        WaitGuard {
+            app: app.clone(),
+            job,
+            times: app.claims.waiters.record_poll(job),
+            runtime: Handle::current(),
+        }
     }
 }
 
@@ -153,7 +120,7 @@ impl Drop for WaitGuard {
         let (app, job, times) = (self.app.clone(), self.job, self.times);
         self.runtime.spawn(async move {
             tokio::time::sleep(RECONNECT).await;
-            if app.waiting.heard(job) == times {
+            if app.claims.waiters.polls(job) == times {
                 end_if_waiting(&app, job).await;
             }
         });
@@ -162,7 +129,7 @@ impl Drop for WaitGuard {
 
 /// Ends a claim that was not granted, because its client no longer waits.
 async fn end_if_waiting(app: &App, job: JobId) {
-    app.waiting.forget(job);
+    app.claims.waiters.forget(job);
     let waits = move |f: &Reader<'_>| f.cluster().job(job).is_some_and(|j| state(j) == ClaimState::Waiting);
     if let Ok(true) = app.engine.read(waits).await {
         // Rejected only if the claim has ended meanwhile.
@@ -180,7 +147,7 @@ fn watch(app: &Arc<App>, job: JobId, process: ClaimHolder) {
     let app = app.clone();
     tokio::spawn(async move {
         // A process that cannot be watched ends its claim by the lease.
-        let Ok(_place) = app.waiting.places.try_acquire() else { return };
+        let Ok(_place) = app.claims.waiters.watches.try_acquire() else { return };
         let ended = match warpyard_worker::claim_holder::pidfd(process) {
             Ok(Some(pidfd)) => readable(pidfd),
             Ok(None) => return end_if_waiting(&app, job).await,
@@ -192,7 +159,7 @@ fn watch(app: &Arc<App>, job: JobId, process: ClaimHolder) {
         };
         tokio::select! {
             _ = ended.readable() => end_if_waiting(&app, job).await,
-            _ = granted(&app, job) => app.waiting.forget(job),
+            _ = granted(&app, job) => app.claims.waiters.forget(job),
         }
     });
 }
@@ -305,7 +272,7 @@ pub(super) async fn show(
         Some("granted") => {
             who.permits(Access::Change)?;
             app.engine.command(Command::Heard(job)).await?;
-            app.heard(job);
+            app.claims.record_heartbeat(job, app.engine.clock().now());
             let _poll = WaitGuard::begin(&app, job);
             let longest = timeout.map_or(LONGEST_POLL, |t| Duration::from_micros(t.0)).min(LONGEST_POLL);
             let _still_waiting = tokio::time::timeout(longest, granted(&app, job)).await;
@@ -334,8 +301,8 @@ pub(super) async fn heartbeat(
 ) -> Answer {
     let job = find(&app, &who, &id).await?;
     app.engine.command(Command::Heard(job)).await?;
-    app.heard(job);
-    app.waiting.hear(job);
+    app.claims.record_heartbeat(job, app.engine.clock().now());
+    app.claims.waiters.record_poll(job);
     view(&app, &who, job).await
 }
 
@@ -406,7 +373,7 @@ async fn views_of(
     let complete = |(id, mut view, uuids): (JobId, ClaimView, Vec<String>)| {
         view.last_heard_at = match view.state {
             ClaimState::Held if view.pid.is_some() => Some(views::time(app.engine.clock().now())),
-            _ => app.last_heard(id).map(views::time),
+            _ => app.claims.last_heartbeat(id).map(views::time),
         };
         if view.state == ClaimState::Held {
             view.why = idle.remove(&id);
@@ -417,7 +384,7 @@ async fn views_of(
         if view.state == ClaimState::Waiting
             && let Some(start) = forecast.of(only_task(id))
         {
-            (view.expected_start, view.expected_start_reason) = start.told(|user| app.hides(who, user));
+            (view.expected_start, view.expected_start_reason) = start.shown(|user| app.hides(who, user));
         }
         view
     };

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use std::hash::{DefaultHasher, Hasher};
 
 /// Adds an entity tag to a response, or answers 304 where the client has this content already.
-pub(super) async fn add_etag(request: Request, next: Next) -> Response {
+pub(crate) async fn add_etag(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let (api, asset) = (path.starts_with("/v1/"), path.starts_with(super::ASSETS));
     let taggable = request.method() == Method::GET && (api || asset);

@@ -93,7 +93,7 @@ pub(super) async fn list(
     let forecast = app.forecasts.latest();
     for view in page.items.iter_mut().filter(|view| view.position.is_some()) {
         if let Some(start) = view.job.parse().ok().and_then(|job| forecast.of_job(JobId(job))) {
-            (view.expected_start, view.expected_start_reason) = start.told(hides);
+            (view.expected_start, view.expected_start_reason) = start.shown(hides);
         }
     }
     app.point_out(&mut page.items);
@@ -211,7 +211,7 @@ pub(super) async fn show(
             let mut attempts = f.history().attempts_of(number, None).unwrap_or_default();
             views::as_seen_by(&mine, &mut attempts);
             let mut view = views::remembered(&row, &attempts);
-            let ended = views::say_how_ended(f, &mut view, number, None, &mine);
+            let ended = views::describe_end(f, &mut view, number, None, &mine);
             let printed = ended.filter(|_| mine.owns(&row.user));
             return Ok((view, None, printed));
         }
@@ -227,7 +227,7 @@ pub(super) async fn show(
             TaskSelector::Task(task) => Some(task),
             _ => None,
         };
-        let ended = views::say_how_ended(f, &mut view, number, one, &mine);
+        let ended = views::describe_end(f, &mut view, number, one, &mine);
         let printed = ended.filter(|_| mine.owns(&job.user));
         Ok::<_, Problem>((view, waiting, printed))
     };
@@ -236,7 +236,7 @@ pub(super) async fn show(
     if let Some(task) = waiting
         && let Some(start) = app.forecasts.latest_for(task).of(task)
     {
-        (view.expected_start, view.expected_start_reason) = start.told(|user| app.hides(&who, user));
+        (view.expected_start, view.expected_start_reason) = start.shown(|user| app.hides(&who, user));
     }
     app.point_out(std::slice::from_mut(&mut view));
     Ok(Json(view))
@@ -310,7 +310,7 @@ pub(super) async fn why(
             // The request is about something that has ended: all tasks of a job, or one task.
             let one = matches!(target, TaskSelector::Task(_)).then_some(task);
             let mut view = views::whole(f, job, target, None, &mine);
-            ended = views::say_how_ended(f, &mut view, number, one, &mine).filter(|_| mine.owns(&job.user));
+            ended = views::describe_end(f, &mut view, number, one, &mine).filter(|_| mine.owns(&job.user));
             answer.outcome = view.outcome;
             answer.text = ended_in_words(&view);
             // The explanation is about all tasks of the job, not about the one it was looked up by.
@@ -330,7 +330,7 @@ pub(super) async fn why(
     if let Some(task) = waiting {
         let forecast = app.forecasts.latest_for(task);
         if let Some(start) = forecast.of(task) {
-            (answer.expected_start, answer.expected_start_reason) = start.told(|user| app.hides(&who, user));
+            (answer.expected_start, answer.expected_start_reason) = start.shown(|user| app.hides(&who, user));
         }
         answer.sooner.extend(forecast.sooner(task).cloned());
     }
@@ -365,7 +365,7 @@ fn how_it_ended(
     let mut attempts = f.history().attempts_of(row.job, None).unwrap_or_default();
     views::as_seen_by(who, &mut attempts);
     let mut view = views::remembered(row, &attempts);
-    let ended = views::say_how_ended(f, &mut view, row.job, None, who).filter(|_| who.owns(&row.user));
+    let ended = views::describe_end(f, &mut view, row.job, None, who).filter(|_| who.owns(&row.user));
     let needs = row.needs.first().cloned().unwrap_or_default();
     let answer = WhyView {
         job: view.job.clone(),
@@ -392,7 +392,9 @@ fn how_it_ended(
 async fn last_lines(app: &App, attempt: Option<AttemptId>) -> Vec<String> {
     let Some(attempt) = attempt else { return vec![] };
     let layout = app.layout.clone();
-    tokio::task::spawn_blocking(move || crate::pages::last_lines(&layout, attempt)).await.unwrap_or_default()
+    tokio::task::spawn_blocking(move || crate::output_tail::last_lines(&layout, attempt))
+        .await
+        .unwrap_or_default()
 }
 
 pub(crate) use crate::summary::first_open;

@@ -257,8 +257,8 @@ async fn preview(
     let (foreseen, alternatives) =
         tokio::task::spawn_blocking(foresee).await.map_err(Refusal::internal)?.map_err(convert::problem)?;
     let SubmissionForecast { starts_now, position, expected_start, why, free } = foreseen;
-    let told = expected_start.map(|start| start.told(|user| app.hides(who, user)));
-    let (expected_start, expected_start_reason) = told.unwrap_or_default();
+    let shown = expected_start.map(|start| start.shown(|user| app.hides(who, user)));
+    let (expected_start, expected_start_reason) = shown.unwrap_or_default();
     Ok(Preview {
         starts_now,
         position,
@@ -311,8 +311,8 @@ fn lesser(
         other.tasks[first] = task;
         let SubmissionForecast { starts_now, position, expected_start, .. } =
             outlook.foresee(user, &other).ok()?;
-        let told = expected_start.map(|start| start.told(hides));
-        let (expected_start, expected_start_reason) = told.unwrap_or_default();
+        let shown = expected_start.map(|start| start.shown(hides));
+        let (expected_start, expected_start_reason) = shown.unwrap_or_default();
         Some(Alternative { task: name, change, starts_now, position, expected_start, expected_start_reason })
     });
     foreseen.collect()

@@ -27,7 +27,7 @@ pub(super) async fn set(
         return Err(Problem::new(code::BAD_PARAMETER, "speed", message).into());
     }
     app.engine.clock().change_pace(speed, paused);
-    app.look_again();
+    app.refresh_pages();
     view(&app).map(Json)
 }
 

@@ -66,7 +66,7 @@ impl App {
 impl App {
     /// Refuses a snapshot above the size limit.
     fn may_hold(&self, manifest: &Manifest) -> Result<(), Refusal> {
-        let (bytes, most) = (manifest.bytes(), self.snapshot_limit);
+        let (bytes, most) = (manifest.bytes(), self.quotas.snapshot_limit);
         if bytes > most {
             let why = format!("the snapshot has {bytes} bytes; at most {most} are allowed");
             let problem = Problem::new(code::BAD_SNAPSHOT, "", why);
@@ -111,7 +111,7 @@ pub(super) async fn announce(
     };
     let manifest = app.blocking(&who, check).await?.map_err(bad)?;
     app.may_hold(&manifest)?;
-    let most_bytes = app.snapshot_limit;
+    let most_bytes = app.quotas.snapshot_limit;
     let store = app.snapshots(&whose(&who));
     let quota = app.caps_of(&who);
     let keep = move || {
@@ -164,7 +164,7 @@ pub(super) async fn receive(
 ) -> Result<Json<SnapshotUpload>, Refusal> {
     let (store, hash) = (app.snapshots(&whose(&who)), hash(&id)?);
     let manifest = store.announced(&hash)?;
-    let most_bytes = app.snapshot_limit;
+    let most_bytes = app.quotas.snapshot_limit;
     let from = UploadReader { body: body.into_data_stream(), rest: Bytes::new(), runtime: Handle::current() };
     let take = move || store.receive(&manifest, from).map(|()| store.missing(&manifest));
     let missing = tokio::task::spawn_blocking(take).await.map_err(Refusal::internal)??;

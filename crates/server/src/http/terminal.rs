@@ -47,7 +47,7 @@ pub(super) async fn attach(
     let (task, user) = app.engine.read(find).await??;
     who.must_own(&user, "attach to it")?;
     let (attempt, terminal) = reach(&app, task).await?;
-    let seat = app.guests.take(attempt, MAX_CLIENTS).ok_or_else(|| full(task))?;
+    let seat = app.quotas.attached.acquire(attempt, MAX_CLIENTS).ok_or_else(|| full(task))?;
     tokio::spawn(pass_on(upgrade, terminal, seat));
     let answer = Response::builder()
         .status(StatusCode::SWITCHING_PROTOCOLS)

@@ -3,6 +3,7 @@
 
 use super::refusal::Refusal;
 use super::{AppState, CallerExtension};
+use crate::app::{Meter, Meters};
 use crate::replica::Reader;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, JsonRejection};
@@ -10,7 +11,6 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::{Extension, Json};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{Progress, ProgressReply, Throughput, Throughputs};
 use warpyard_core::event::StopReason;
@@ -27,38 +27,26 @@ const NOW_AND_THEN: Span = Span(30_000_000);
 /// The most tasks whose progress is followed.
 const FOLLOWED: usize = 10_000;
 
-/// The progress of tasks, by task.
-#[derive(Default)]
-pub(crate) struct Meters(Mutex<BTreeMap<TaskId, Meter>>);
-
-/// The first report of one attempt, alone or beside another, and the last throughput recorded.
-struct Meter {
-    attempt: u32,
-    beside: Option<TaskId>,
-    first: (u64, Span),
-    told: Option<Time>,
-}
-
 impl Meters {
     /// Adds a progress report; returns the steps per second where enough time has passed for an event.
-    fn take(&self, found: &ProgressTarget, steps: u64, now: Time) -> Option<Option<f64>> {
+    fn record(&self, found: &ProgressTarget, steps: u64, now: Time) -> Option<Option<f64>> {
         let ProgressTarget { attempt, ran, beside, .. } = *found;
         let mut meters = self.0.lock().expect("nobody panics while measuring");
         while meters.len() >= FOLLOWED {
             meters.pop_first();
         }
-        let new = || Meter { attempt: attempt.number, beside, first: (steps, ran), told: None };
+        let new = || Meter { attempt: attempt.number, beside, first: (steps, ran), recorded: None };
         let meter = meters.entry(attempt.task).or_insert_with(new);
         if (meter.attempt, meter.beside) != (attempt.number, beside) {
             *meter = new();
         }
-        if meter.told.is_some_and(|told| now.since(told) < NOW_AND_THEN) {
+        if meter.recorded.is_some_and(|at| now.since(at) < NOW_AND_THEN) {
             return None;
         }
         let (done, took) = (steps.saturating_sub(meter.first.0), ran - meter.first.1);
         let speed = (took >= LONG_ENOUGH && done > 0).then(|| done as f64 / took.secs());
         if speed.is_some() {
-            meter.told = Some(now);
+            meter.recorded = Some(now);
         }
         Some(speed)
     }
@@ -139,7 +127,7 @@ pub(super) async fn progress(
     let found = app.engine.read(move |f| find(f, &id, &progress, f.now())).await??;
     who.must_own(&found.user, "speak for it")?;
     let now = app.engine.clock().now();
-    if let Some(speed) = app.meters.take(&found, steps, now) {
+    if let Some(speed) = app.meters.record(&found, steps, now) {
         app.engine.command(Command::Progress { attempt: found.attempt, steps }).await?;
         if let (Some(steps_per_second), Some(Measurement { profile, gpus, kind, beside })) = (speed, found.of)
         {

@@ -3,7 +3,7 @@
 use super::chart::{Axis, Chart, Heat, Series};
 use super::format::{escape, format_size, timestamp};
 use super::{Chrome, Frame, PageError, html};
-use crate::http::{AppState, CallerExtension};
+use crate::app::{AppState, CallerExtension};
 use crate::replica::Reader;
 use crate::store::{DeviceSample, HistoryError, Sample, WorkerSample, distance};
 use crate::views;

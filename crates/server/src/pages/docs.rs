@@ -1,7 +1,8 @@
 //! The HTTP API page: the OpenAPI document for people.
 
 use super::{Chrome, Frame, PageError, html};
-use crate::http::{AppState, described_paths, openapi};
+use crate::app::AppState;
+use crate::http::{described_paths, openapi};
 use askama::Template;
 use askama::filters::HtmlSafe;
 use axum::extract::State;

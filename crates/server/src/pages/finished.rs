@@ -6,7 +6,7 @@ use super::palette::{Person, UserColours};
 use super::rows::{Badge, NAME, USER, mode, scope};
 use super::table::{Column, Head, TableQuery};
 use super::{Chrome, Frame, PageError, html};
-use crate::http::AppState;
+use crate::app::AppState;
 use crate::store::{AttemptRow, HistoryError, HistoryStore};
 use crate::why::needs_in_brief;
 use askama::Template;

@@ -9,11 +9,12 @@ use super::palette::Person;
 use super::rows::Badge;
 use super::table::encoded;
 use super::{Chrome, Frame, PageError, html, log};
+use crate::app::{AppState, CallerExtension};
 use crate::caller::Caller;
-use crate::http::jobs::first_open;
-use crate::http::{AppState, CallerExtension};
+use crate::output_tail;
 use crate::replica::Reader;
 use crate::store::AttemptRow;
+use crate::summary::first_open;
 use crate::{outcome_text, select, views, why};
 use askama::Template;
 use axum::Extension;
@@ -167,7 +168,7 @@ pub(super) async fn page(
             first_open(f.cluster(), TaskSelector::Job(number)).filter(|_| view.state == TaskState::Ready);
         let forecast = waiting.map(|task| (task, forecasts.latest_for(task)));
         let expected = forecast.as_ref().and_then(|(task, forecast)| forecast.of(*task));
-        let expected = expected.map(|start| start.told(|_| false));
+        let expected = expected.map(|start| start.shown(|_| false));
         let mut attempts = f.history().attempts_lately(number, ATTEMPTS_READ)?;
         attempts.sort_by_key(|a| (a.placed, a.attempt));
         views::as_seen_by(&who, &mut attempts);
@@ -506,8 +507,11 @@ fn chosen_attempt<'a>(attempts: &'a [AttemptRow], asked: &JobQuery) -> Option<&'
 fn log_excerpt(row: &AttemptRow, layout: &Layout) -> LogExcerpt {
     let TaskId { job, node, index } = row.attempt.task;
     let (number, live) = (row.attempt.number, row.ended.is_none());
-    let piece =
-        log::tail(layout, row.attempt).unwrap_or(log::Piece { text: String::new(), next: 0, cut: false });
+    let piece = output_tail::tail(layout, row.attempt).unwrap_or(output_tail::Piece {
+        text: String::new(),
+        next: 0,
+        cut: false,
+    });
     let spec = NodeId { job, node };
     let index_part = row.array_index.map(|i| format!("&index={i}")).unwrap_or_default();
     LogExcerpt {

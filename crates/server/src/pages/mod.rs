@@ -26,13 +26,11 @@ mod what_if;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use log::last_lines;
 pub(crate) use not_found::{no_asset, not_found_page};
-pub(crate) use palette::UserColours;
-pub(crate) use render_cache::RenderCache;
 
+use crate::app::{App, AppState, UserColours};
 use crate::auth::{LoginError, LoginGrant};
-use crate::http::{App, AppState};
+use crate::http::access::LoginRequired;
 use crate::replica::Reader;
 use crate::serve::Connection;
 use askama::Template;
@@ -163,7 +161,7 @@ impl Frame {
     fn of(app: &App, headers: &HeaderMap) -> Frame {
         let csrf = app.auth.session_of(headers).map(|s| s.csrf).unwrap_or_default();
         let simulation = app.simulation.as_ref().and_then(SimulationBar::of);
-        Frame { part: headers.contains_key(PART), csrf, simulation, colours: app.colours.clone() }
+        Frame { part: headers.contains_key(PART), csrf, simulation, colours: app.shown.colours.clone() }
     }
 }
 
@@ -222,8 +220,9 @@ struct OtherHost {
     link: String,
 }
 
-/// The login page, in place of another.
-pub(crate) fn login_required(wanted: &Uri) -> Response {
+/// Replaces the response to a request that needs a login by the login page.
+pub(crate) async fn add_login(response: Response) -> Response {
+    let Some(LoginRequired(wanted)) = response.extensions().get() else { return response };
     let next = wanted.path_and_query().map_or("/", |p| p.as_str());
     html(StatusCode::UNAUTHORIZED, &Login { next: local_path(next).to_owned(), wrong: None })
 }

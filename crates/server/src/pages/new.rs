@@ -3,8 +3,8 @@
 
 use super::format::{escape, format_size};
 use super::{Chrome, Frame, PageError, html};
+use crate::app::{AppState, CallerExtension};
 use crate::caller::Caller;
-use crate::http::{AppState, CallerExtension};
 use crate::replica::Reader;
 use crate::{convert, select, views};
 use askama::Template;

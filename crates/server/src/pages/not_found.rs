@@ -2,8 +2,8 @@
 
 use super::format::escape;
 use super::{Chrome, Frame, html};
+use crate::app::{App, AppState};
 use crate::engine::EngineStopped;
-use crate::http::{App, AppState};
 use askama::Template;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};

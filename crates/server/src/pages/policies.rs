@@ -3,7 +3,7 @@
 
 use super::format::{Date, TimeSpan, escape, timestamp};
 use super::{Chrome, Frame, PageError, html};
-use crate::http::{AppState, CallerExtension};
+use crate::app::{AppState, CallerExtension};
 use crate::replica::Reader;
 use crate::views;
 use askama::Template;

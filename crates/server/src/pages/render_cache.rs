@@ -2,51 +2,17 @@
 //! event answers it, so that a hundred open pages cost one rendering for each change and not a hundred.
 
 use super::PART;
+use crate::app::{App, AppState, Rendered};
 use crate::caller::Caller;
-use crate::http::{App, AppState};
-use axum::body::{Bytes, to_bytes};
+use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The longest time a part is served without a change: GPU readings change without an event.
 const MAX_AGE: Duration = Duration::from_millis(1_000);
-
-/// The most parts in the cache; when it is full, all are dropped.
-const MAX_ENTRIES: usize = 256;
-
-/// The last rendering of each part.
-#[derive(Default)]
-pub(crate) struct RenderCache(Mutex<HashMap<String, Arc<Slot>>>);
-
-/// Locked while a part is rendered, so that requests meanwhile wait for the same rendering.
-type Slot = tokio::sync::Mutex<Option<Rendered>>;
-
-struct Rendered {
-    /// The last event it shows.
-    seq: u64,
-    made: Instant,
-    body: Bytes,
-}
-
-impl RenderCache {
-    /// Drops every part, because of something that is not an event.
-    pub(crate) fn clear(&self) {
-        self.0.lock().expect("nobody panics here").clear();
-    }
-
-    fn slot(&self, key: String) -> Arc<Slot> {
-        let mut slots = self.0.lock().expect("nobody panics here");
-        if slots.len() >= MAX_ENTRIES {
-            slots.clear();
-        }
-        slots.entry(key).or_default().clone()
-    }
-}
 
 pub(super) async fn serve_cached(State(app): AppState, request: Request, next: Next) -> Response {
     let heard = request.headers().get(PART).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<u64>().ok());
@@ -55,7 +21,7 @@ pub(super) async fn serve_cached(State(app): AppState, request: Request, next: N
     };
     // The content depends on the caller: whose output, which buttons.
     let who = (caller.name().unwrap_or_default(), caller.role());
-    let slot = app.render_cache.slot(format!("{who:?} {}", request.uri()));
+    let slot = app.shown.rendered.slot(format!("{who:?} {}", request.uri()));
     let mut rendered = slot.lock().await;
     if let Some(Rendered { seq, made, body }) = &*rendered
         && *seq >= heard

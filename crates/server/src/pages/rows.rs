@@ -2,8 +2,8 @@
 
 use super::format::{TimeSpan, TruncatedText, escape, format_devices, format_limit, timestamp};
 use super::palette::{Person, UserColours};
+use crate::app::App;
 use crate::forecast_cache::Forecast;
-use crate::http::App;
 use crate::replica::Reader;
 use crate::{views, why};
 use askama::Template;
@@ -350,7 +350,7 @@ fn fill_on_workers(row: &mut Row, cluster: &Cluster, tasks: &[TaskId], now: Time
 /// The expected start of a queued task, or why there is none.
 fn fill_expected_start(row: &mut Row, cluster: &Cluster, task: TaskId, starts: &Forecast, now: Time) {
     // In private mode only admins have pages, and nothing is hidden from them.
-    let (range, reason) = starts.of(task).map(|start| start.told(|_| false)).unwrap_or_default();
+    let (range, reason) = starts.of(task).map(|start| start.shown(|_| false)).unwrap_or_default();
     row.no_forecast = match (&range, reason, ready_since(cluster, task)) {
         (Some(_), ..) => None,
         (None, Some(reason), _) => Some(NoForecast::Unknown(escape(&reason))),

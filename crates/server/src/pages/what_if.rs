@@ -2,7 +2,7 @@
 
 use super::format::escape;
 use super::{Chrome, Frame, PageError, html};
-use crate::http::AppState;
+use crate::app::AppState;
 use crate::views;
 use askama::Template;
 use axum::extract::State;

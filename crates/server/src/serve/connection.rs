@@ -64,7 +64,7 @@ impl Connection {
             return true;
         }
         let seat = match user {
-            Some(user) => match self.places.users.take(user, self.places.per_user) {
+            Some(user) => match self.places.users.acquire(user, self.places.per_user) {
                 None => return false,
                 seat => seat,
             },

@@ -164,7 +164,7 @@ pub(crate) async fn serve(listener: impl Acceptor, router: Router, limits: Limit
         match origin {
             ConnectionSource::Unix(peer) => {
                 let seat = match peer.uid() {
-                    Some(uid) => match users.take(uid, limits.per_user) {
+                    Some(uid) => match users.acquire(uid, limits.per_user) {
                         None => continue,
                         seat => seat,
                     },

@@ -2,7 +2,7 @@
 //! nobody else notices.
 
 use super::*;
-use crate::http;
+use crate::router::router;
 use crate::testing::{Server, TOKEN, server, task};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::timeout;
@@ -50,8 +50,8 @@ async fn ways(server: &Server, limits: Limits) -> [Way; 2] {
     let address = port.local_addr().expect("an address");
     let dir = tempfile::tempdir().expect("a directory");
     let socket = UnixListener::bind(dir.path().join("s")).expect("a socket");
-    tokio::spawn(serve(port, http::router(server.app.clone()), limits));
-    tokio::spawn(serve(socket, http::router(server.app.clone()), limits));
+    tokio::spawn(serve(port, router(server.app.clone()), limits));
+    tokio::spawn(serve(socket, router(server.app.clone()), limits));
     [Way::Port(address), Way::Socket(dir)]
 }
 
@@ -180,7 +180,7 @@ async fn one_user_cannot_take_every_place_of_the_socket() {
 /// A connection in memory, and the task that answers it.
 fn connected(server: &Server, limits: Limits) -> (DuplexStream, tokio::task::JoinHandle<()>) {
     let (here, there) = duplex(1_024);
-    (here, tokio::spawn(answer(there, |_| {}, http::router(server.app.clone()), limits, ())))
+    (here, tokio::spawn(answer(there, |_| {}, router(server.app.clone()), limits, ())))
 }
 
 #[tokio::test]

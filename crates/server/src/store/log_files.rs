@@ -26,8 +26,8 @@ impl LogFiles {
     /// The files as they are now, after the database was opened.
     pub(super) fn of(path: &Path) -> LogFiles {
         let mut files = LogFiles::default();
-        let _not_there_yet = look(&mut files.database, path);
-        let _not_there_yet = look(&mut files.wal, &wal_of(path));
+        let _not_there_yet = stamp(&mut files.database, path);
+        let _not_there_yet = stamp(&mut files.wal, &wal_of(path));
         files
     }
 
@@ -35,13 +35,13 @@ impl LogFiles {
     /// to have been kept.
     pub(super) fn check(&mut self, path: &Path, seq: u64) -> Result<(), LogError> {
         let taken_away = |path: PathBuf, how: String| LogError::TakenAway { path, how, seq };
-        look(&mut self.database, path).map_err(|how| taken_away(path.to_owned(), how))?;
+        stamp(&mut self.database, path).map_err(|how| taken_away(path.to_owned(), how))?;
         let wal = wal_of(path);
-        look(&mut self.wal, &wal).map_err(|how| taken_away(wal, how))
+        stamp(&mut self.wal, &wal).map_err(|how| taken_away(wal, how))
     }
 }
 
-fn look(seen: &mut Option<FileStamp>, path: &Path) -> Result<(), String> {
+fn stamp(seen: &mut Option<FileStamp>, path: &Path) -> Result<(), String> {
     let now = match fs::metadata(path) {
         Ok(found) => FileStamp { device: found.dev(), inode: found.ino(), bytes: found.len() },
         Err(_) if seen.is_none() => return Ok(()),

@@ -40,13 +40,13 @@ pub(crate) fn act(
     ask: impl FnOnce(&Client) -> Result<ActionResult, ClientError>,
 ) -> anyhow::Result<Exit> {
     let acted = ask(&context.client()?)?;
-    context.answer(&acted, |acted, _| said(acted, verb, done))
+    context.answer(&acted, |acted, _| format_result(acted, verb, done))
 }
 
 /// Actions on jobs as a whole, whether or not any of their tasks waits.
 const OF_JOBS: [&str; 3] = ["hold", "release", "change"];
 
-fn said(acted: &ActionResult, verb: &str, done: &str) -> String {
+fn format_result(acted: &ActionResult, verb: &str, done: &str) -> String {
     let jobs = match acted.jobs.as_slice() {
         [] => return format!("no job to {verb}\n"),
         [one] => format!("job {}", escape_controls(one)),
@@ -130,14 +130,14 @@ mod tests {
     fn what_was_done_is_said_in_a_line() {
         let said = |jobs: &[&str], tasks| {
             let jobs = jobs.iter().map(ToString::to_string).collect();
-            said(&ActionResult { jobs, tasks }, "cancel", "cancelled")
+            format_result(&ActionResult { jobs, tasks }, "cancel", "cancelled")
         };
         assert_eq!(said(&["412"], 1), "cancelled 1 task of job 412\n");
         assert_eq!(said(&["3", "4"], 7), "cancelled 7 tasks of 2 jobs\n");
         assert_eq!(said(&["412"], 0), "nothing of job 412 to cancel\n");
         assert_eq!(said(&[], 0), "no job to cancel\n");
         let running = ActionResult { jobs: vec!["412".into()], tasks: 0 };
-        let priority = super::said(&running, "change", "set priority 5 for");
+        let priority = super::format_result(&running, "change", "set priority 5 for");
         assert_eq!(priority, "set priority 5 for job 412; none of its tasks waits now\n");
     }
 

@@ -68,7 +68,7 @@ impl Admin {
         let line = Mutex::new(ProgressLine::of_stderr());
         let progress = |what: &str, done: u64, whole: u64| {
             let mut line = line.lock().expect("nobody panics while telling");
-            line.say(|| match whole {
+            line.update(|| match whole {
                 0 => format!("{what}: {}", ByteSize(done).rounded()),
                 _ => format!("{what}: {} of about {}", ByteSize(done).rounded(), ByteSize(whole).rounded()),
             });
@@ -86,7 +86,7 @@ impl Admin {
             AdminCommand::Restore { from, no_hold } => {
                 let restored = backup::restore(&from, &data()?, !no_hold, &progress)?;
                 drop(line);
-                context.answer(&restored, |restored, _| said_restored(restored))
+                context.answer(&restored, |restored, _| format_restored(restored))
             }
             AdminCommand::NewLog => context.answer(&recovery::new_log(&data()?)?, |done, _| {
                 format!("began a new log in {}\n{}", done.data.display(), continued(done))
@@ -118,7 +118,7 @@ fn backed_up(made: &Manifest, to: &std::path::Path) -> String {
     out
 }
 
-fn said_restored(restored: &Restored) -> String {
+fn format_restored(restored: &Restored) -> String {
     let Restored { backup, continued: log, without_snapshot } = restored;
     let mut out = format!(
         "restored {} up to event {} to {}\n{}",

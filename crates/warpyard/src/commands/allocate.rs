@@ -60,7 +60,7 @@ impl Allocate {
         let began = Instant::now();
         let solved = goal.solve(&instance, options);
         let seconds = began.elapsed().as_secs_f64();
-        let answer = solved.map_err(|error| told(file, error))?;
+        let answer = solved.map_err(|error| with_file(file, error))?;
         let checked = self
             .check
             .then(|| check(&instance, goal, options, &answer))
@@ -86,14 +86,14 @@ impl Allocate {
             return Err(UsageError::NotOfOneAllocation(strange.clone()));
         }
         let is = |key: &str, option: Option<&str>, word: &str| {
-            let told = params.get(key).map(String::as_str);
-            match (option, told) {
-                (Some(option), Some(told)) if option != told => {
+            let set = params.get(key).map(String::as_str);
+            match (option, set) {
+                (Some(option), Some(set)) if option != set => {
                     let both =
-                        format!("--{key} says {option} and --policy says {key}={told}; say one of them");
+                        format!("--{key} says {option} and --policy says {key}={set}; say one of them");
                     Err(UsageError::Refused(both))
                 }
-                _ => Ok(option.or(told) == Some(word)),
+                _ => Ok(option.or(set) == Some(word)),
             }
         };
         let blind = is("types", self.types.as_deref(), "blind")?;
@@ -108,7 +108,7 @@ impl Allocate {
 }
 
 /// A solver that failed is no fault of the request; everything else is.
-fn told(file: &str, error: SolveError) -> anyhow::Error {
+fn with_file(file: &str, error: SolveError) -> anyhow::Error {
     match error {
         SolveError::GapTooLarge { .. } | SolveError::NoProgress | SolveError::NotFinite => error.into(),
         error => bad_file(file, error).into(),

@@ -77,7 +77,7 @@ impl Claim {
         // A command takes the place of this very process, and so keeps its number.
         let own = std::process::id() as i32;
         let pid = self.pid.unwrap_or(if self.export { parent_id() as i32 } else { own });
-        let claim = client.claim(&self.request(pid)).map_err(|error| Origin::Options.told(error))?;
+        let claim = client.claim(&self.request(pid)).map_err(|error| Origin::Options.locate(error))?;
         let granted = wait(context, &client, claim)?;
         if self.export {
             return Ok(context.print(&exports(&granted)).map(|()| Exit::Fine)?);

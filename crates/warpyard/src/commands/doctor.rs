@@ -17,13 +17,13 @@ impl Doctor {
         let client = context.client().ok();
         let data = data_dir(context.global.data.as_deref(), |name| std::env::var(name).ok());
         let findings = doctor::examine(client.as_ref(), &data);
-        context.answer(findings.as_slice(), said)?;
+        context.answer(findings.as_slice(), format_findings)?;
         let bad = findings.iter().any(|f| f.health == Health::Bad);
         Ok(if bad { Exit::WorkFailed } else { Exit::Fine })
     }
 }
 
-fn said(findings: &[Finding], screen: &Screen) -> String {
+fn format_findings(findings: &[Finding], screen: &Screen) -> String {
     let mut out = String::new();
     for Finding { check, health, found, remedy } in findings {
         let (word, paint) = match health {
@@ -50,7 +50,7 @@ mod tests {
             Finding { check: "gpus", health: Health::Fine, found: "2".into(), remedy: None },
             Finding { check: "disk", health: Health::Bad, found: "1 MiB free".into(), remedy },
         ];
-        let said = said(&findings, &Screen::for_tests(None));
+        let said = format_findings(&findings, &Screen::for_tests(None));
         assert_eq!(said, "ok    gpus        2\nBAD   disk        1 MiB free\n                  make room\n");
     }
 }

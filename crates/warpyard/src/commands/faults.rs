@@ -63,7 +63,7 @@ impl Faults {
         let hook = panic::take_hook();
         panic::set_hook(Box::new(|_| {}));
         for seed in (first_seed..=u64::MAX).take(usize::try_from(self.seeds).unwrap_or(usize::MAX)) {
-            line.say(|| {
+            line.update(|| {
                 let share = report.runs as f64 / self.seeds as f64;
                 let left = show::time_left(began.elapsed().as_secs_f64(), share);
                 format!("{} of {} runs, {left}, {} steps", report.runs, self.seeds, report.held.steps)

@@ -62,7 +62,7 @@ impl Install {
             // One that runs is of the program as it was before; what it runs goes on meanwhile.
             did.push(systemctl(scope, &["restart", "warpyard.service"]));
         }
-        context.answer(&installed, |installed, _| said(installed, &did, next(scope, starts)))
+        context.answer(&installed, |installed, _| format_installed(installed, &did, next(scope, starts)))
     }
 }
 
@@ -112,7 +112,7 @@ fn listed(what: &str, files: &[PathBuf]) -> String {
     lines.iter().map(|line| format!("{what:<8} {line}\n")).collect()
 }
 
-fn said(installed: &Manifest, did: &[String], next: &str) -> String {
+fn format_installed(installed: &Manifest, did: &[String], next: &str) -> String {
     let mut out = listed("wrote", &installed.files);
     for file in &installed.kept {
         writeln!(out, "{:<8} {}, which was changed", "kept", file.display()).expect("a string takes all");

@@ -93,7 +93,7 @@ mod training {
                         let before = share.unwrap_or(value);
                         share = Some(before + 0.02 * (value - before));
                     }
-                    line.say(|| told(lesson, share, began.elapsed()));
+                    line.update(|| format_progress(lesson, share, began.elapsed()));
                     keeper.keep_now_and_then(|| lessons.to_bytes(&training));
                 },
             )?;
@@ -189,7 +189,7 @@ mod training {
         }
     }
 
-    fn told(lesson: TrainingProgress, share: Option<f64>, elapsed: Duration) -> String {
+    fn format_progress(lesson: TrainingProgress, share: Option<f64>, elapsed: Duration) -> String {
         let TrainingProgress { stage, step, of, .. } = lesson;
         let what = match stage {
             Stage::Search => "searching what to imitate".to_owned(),

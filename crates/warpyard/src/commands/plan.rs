@@ -193,7 +193,7 @@ impl Plan {
         bound: f64,
     ) -> anyhow::Result<PlanResult<'a>> {
         let mut line = ProgressLine::of_stderr();
-        line.say(|| format!("{}: planning {} tasks", algorithm.name, instance.tasks()));
+        line.update(|| format!("{}: planning {} tasks", algorithm.name, instance.tasks()));
         let began = Instant::now();
         let limit = self.time_limit.map_or(PATIENCE, |limit| Duration::from_micros(limit.0));
         let run = match self.iterations {
@@ -201,7 +201,7 @@ impl Plan {
             None => SearchOptions::until(move || began.elapsed() >= limit),
         };
         let mut run = run.seed(self.seed).objective(self.objective()).progress(|progress: Progress| {
-            line.say(|| {
+            line.update(|| {
                 let Progress { iterations, best, by } = progress;
                 let (best, took) = (show::figure(best), show::took(began.elapsed().as_secs_f64()));
                 format!("{}: {best} by {by} after {iterations} schedules, {took}", algorithm.name)

@@ -57,7 +57,7 @@ impl Replay {
         for under in unders {
             let began = Instant::now();
             let progress = |progress: Progress| {
-                line.say(|| show::replay::progress(&under, progress, began.elapsed().as_secs_f64()));
+                line.update(|| show::replay::progress(&under, progress, began.elapsed().as_secs_f64()));
                 ControlFlow::Continue(())
             };
             let timeline = kept.then(|| recording.timeline().shared());

@@ -68,7 +68,7 @@ const TABLES: &[PublishedTable] = &[
                 options.seeds - 1
             )];
             let mut progress = TableProgress::of("short-tasks", "runs", line);
-            let rows = short_tasks(options.seeds, |done, of| progress.say(done, of))?;
+            let rows = short_tasks(options.seeds, |done, of| progress.update(done, of))?;
             Ok(ReproducedTable { rows, notes, plot: None })
         },
     },
@@ -76,7 +76,7 @@ const TABLES: &[PublishedTable] = &[
         name: "model-scheduling",
         summary: "inference on one GPU: serial, all at once, and wsjf by job, batch and item",
         make: |_, line| {
-            line.say(|| "model-scheduling: fitting to the first two rows".to_owned());
+            line.update(|| "model-scheduling: fitting to the first two rows".to_owned());
             let (rows, mut notes) = model_scheduling()?;
             notes.insert(
                 0,
@@ -174,9 +174,9 @@ impl<'l> TableProgress<'l> {
         TableProgress { table, steps, line, began: Instant::now() }
     }
 
-    fn say(&mut self, done: usize, of: usize) {
+    fn update(&mut self, done: usize, of: usize) {
         let TableProgress { table, steps, line, began } = self;
-        line.say(|| {
+        line.update(|| {
             let left = show::time_left(began.elapsed().as_secs_f64(), done as f64 / of as f64);
             format!("{table}: {done} of {of} {steps}, {left}")
         });
@@ -199,10 +199,10 @@ fn is_missing(error: &anyhow::Error) -> bool {
 fn reproduce_alibaba(options: &Reproduce, line: &mut ProgressLine) -> anyhow::Result<ReproducedTable> {
     let nodes = rows_of(&options.data, NODES, |from| openb_nodes(from).collect())?;
     let pods = rows_of(&options.data, PODS, |from| openb_pods(from).collect())?;
-    line.say(|| format!("{ALIBABA}: filling {} nodes with {} pods", nodes.len(), pods.len()));
+    line.update(|| format!("{ALIBABA}: filling {} nodes with {} pods", nodes.len(), pods.len()));
     let progress = Mutex::new(TableProgress::of(ALIBABA, "fillings", line));
-    let told = |done, of| progress.lock().expect("nobody panics here").say(done, of);
-    let curves = alibaba::fill(&nodes, &pods, options.shuffles, told);
+    let update = |done, of| progress.lock().expect("nobody panics here").update(done, of);
+    let curves = alibaba::fill(&nodes, &pods, options.shuffles, update);
     let notes = vec![
         "in hundredths of all GPUs: allocated, and free but of no use to a pod of the trace in expectation, with so much asked \
          for; low and high are the least and most of the shuffles, from the seed 0 on. The paper prints \
@@ -225,7 +225,7 @@ fn reproduce_gavel(options: &Reproduce, line: &mut ProgressLine) -> anyhow::Resu
     let progress = Mutex::new(TableProgress::of(GAVEL, "runs", line));
     let drawn = gavel::TraceSampling { traces: options.draws, jobs: 500 };
     let study =
-        gavel::gavel(&data, drawn, |done, of| progress.lock().expect("nobody panics here").say(done, of))?;
+        gavel::gavel(&data, drawn, |done, of| progress.lock().expect("nobody panics here").update(done, of))?;
     let notes = vec![
         "12 GPUs each of v100, p100 and k80, one a server; rounds of 6 minutes and free restarts where nothing else is said; \
          gen150 is a trace of 150 jobs made with Gavel's generator, not a published one"

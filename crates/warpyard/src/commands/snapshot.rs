@@ -41,11 +41,11 @@ impl Snapshot {
         let row = |change: &Change| json!({"change": word(change), "path": path(change)});
         let rows: Vec<_> = found.iter().map(row).collect();
         let answer = json!({"snapshot": kept.snapshot, "from": kept.from, "changes": rows});
-        context.answer(&answer, |_, _| told(&kept.from, kept.files, &found))
+        context.answer(&answer, |_, _| format_changes(&kept.from, kept.files, &found))
     }
 }
 
-fn told(from: &str, files: u64, found: &[Change]) -> String {
+fn format_changes(from: &str, files: u64, found: &[Change]) -> String {
     if found.is_empty() {
         return format!("{} is as it was ({})\n", escape_controls(from), counted(files, "file"));
     }
@@ -83,10 +83,10 @@ mod tests {
     #[test]
     fn differences_stand_one_in_a_line() {
         let found = [Change::Changed("lib/a.py".into()), Change::Mode("run.sh".into(), 0o755, 0o644)];
-        insta::assert_snapshot!(told("/home/ann", 2, &found), @"
+        insta::assert_snapshot!(format_changes("/home/ann", 2, &found), @"
         changed  lib/a.py
         mode     run.sh  (755 -> 644)
         ");
-        assert_eq!(told("/home/ann", 1, &[]), "/home/ann is as it was (1 file)\n");
+        assert_eq!(format_changes("/home/ann", 1, &[]), "/home/ann is as it was (1 file)\n");
     }
 }

@@ -74,7 +74,7 @@ impl Up {
             let _not_read = if context.global.json {
                 context.print_json(&as_json(ready))
             } else {
-                context.print(&said(ready)).map_err(Into::into)
+                context.print(&format_ready(ready)).map_err(Into::into)
             };
             if demo {
                 fill(ready);
@@ -126,7 +126,7 @@ fn fill(ready: &ReadyReport) {
     });
 }
 
-fn said(ready: &ReadyReport) -> String {
+fn format_ready(ready: &ReadyReport) -> String {
     let mut out = format!("warpyard {} at {}\n", env!("CARGO_PKG_VERSION"), ready.url);
     let mut line =
         |label: &str, value: &str| writeln!(out, "  {label:<8} {value}").expect("a string takes all");
@@ -146,7 +146,7 @@ fn said(ready: &ReadyReport) -> String {
     if ready.devices.is_some() {
         line("cpus", &MilliCpus(ready.cpus).to_string());
     }
-    ready.unenforced.iter().for_each(|said| line("limits", said));
+    ready.unenforced.iter().for_each(|limit| line("limits", limit));
     if ready.running > 0 {
         line("resumed", &counted(ready.running as u64, "running task"));
     }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_gpus_is_told_so_and_offers_cpus() {
-        insta::assert_snapshot!(said(&ready()), @"
+        insta::assert_snapshot!(format_ready(&ready()), @"
         warpyard 0.1.0 at http://127.0.0.1:7700
           open     http://127.0.0.1:7700/login?once=5f0c
           data     /data

@@ -22,7 +22,7 @@ pub(super) fn gpus() -> Vec<Finding> {
         Ok(probe) => probe,
         Err(e) => {
             let remedy = "reinstall the driver, or name its library with nvml_library in the configuration";
-            return vec![Finding::bad("gpus", told(&e), remedy)];
+            return vec![Finding::bad("gpus", error_chain(&e), remedy)];
         }
     };
     let found = match probe.gpus() {
@@ -30,7 +30,7 @@ pub(super) fn gpus() -> Vec<Finding> {
         Err(e) => {
             return vec![Finding::bad(
                 "gpus",
-                told(&e),
+                error_chain(&e),
                 "look at `nvidia-smi` or `rocm-smi` and the kernel's log",
             )];
         }
@@ -50,7 +50,7 @@ pub(super) fn gpus() -> Vec<Finding> {
     let mut findings = vec![Finding::fine("gpus", format!("{} ({describes})", found.len()))];
     for gpu in &found {
         if let Err(e) = probe.read(&gpu.uuid) {
-            let found = format!("{} cannot be read: {}", gpu.uuid, told(&e));
+            let found = format!("{} cannot be read: {}", gpu.uuid, error_chain(&e));
             findings.push(Finding::bad(
                 "gpus",
                 found,
@@ -129,7 +129,7 @@ pub(super) fn processes() -> Finding {
 pub(super) fn data(data: &Path) -> Finding {
     if let Err(e) = private_dir::check(data, AllowedOwner::OwnOrRoot) {
         let remedy = "do what it says; until then neither server nor commands use it";
-        return Finding::bad("data", told(&e), remedy);
+        return Finding::bad("data", error_chain(&e), remedy);
     }
     let there = data.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("/"));
     let trial = there.join(format!(".warpyard-doctor-{}", std::process::id()));
@@ -190,15 +190,15 @@ pub(super) fn records(data: &Path) -> Option<Finding> {
     let place = fs::read_link(&attempts).ok()?;
     let found = nix::sys::statvfs::statvfs(&attempts).ok()?;
     let free = found.blocks_available() * found.fragment_size();
-    let said =
+    let place =
         format!("{} free in memory for those of attempts, in {}", ByteSize(free).rounded(), place.display());
     Some(match free {
         ..LITTLE_MEMORY => Finding::warning(
             "records",
-            format!("{said}: new ones go to the disk, and tasks start more slowly"),
+            format!("{place}: new ones go to the disk, and tasks start more slowly"),
             format!("remove what fills {}", place.parent().unwrap_or(&place).display()),
         ),
-        _ => Finding::fine("records", said),
+        _ => Finding::fine("records", place),
     })
 }
 
@@ -231,7 +231,7 @@ pub(super) fn open_files() -> Finding {
 }
 
 /// An error with what led to it.
-fn told(error: &dyn std::error::Error) -> String {
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

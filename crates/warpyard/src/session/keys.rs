@@ -43,8 +43,8 @@ impl DetachKeys {
         FilteredInput { send, detach: false }
     }
 
-    /// The keys as they are told to a person; nothing where there are none.
-    pub(super) fn said(&self) -> Option<String> {
+    /// Description of the keys for people; none where there are none.
+    pub(super) fn describe(&self) -> Option<String> {
         (!self.keys.is_empty()).then(|| self.to_string())
     }
 }
@@ -117,12 +117,12 @@ mod tests {
 
     #[test]
     fn keys_are_named_as_people_do() {
-        let said = |text: &str| text.parse::<DetachKeys>().map(|keys| keys.said());
-        assert_eq!(said("ctrl-],d"), Ok(Some("Ctrl-] then d".to_owned())));
-        assert_eq!(said("Ctrl-A"), Ok(Some("Ctrl-A".to_owned())));
-        assert_eq!(said("none"), Ok(None));
+        let described = |text: &str| text.parse::<DetachKeys>().map(|keys| keys.describe());
+        assert_eq!(described("ctrl-],d"), Ok(Some("Ctrl-] then d".to_owned())));
+        assert_eq!(described("Ctrl-A"), Ok(Some("Ctrl-A".to_owned())));
+        assert_eq!(described("none"), Ok(None));
         for wrong in ["", "ctrl-", "ctrl-ab", "esc", "a,,b", "ctrl-1"] {
-            assert!(said(wrong).is_err(), "{wrong}");
+            assert!(described(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -144,7 +144,7 @@ impl AttachedClient<'_> {
             let attempt = job.tasks.first()?.attempts.as_ref()?.last()?;
             (!attempt.devices.is_empty()).then(|| format!(" on {}", attempt.devices.join(", ")))
         });
-        let leave = self.keys.said().map(|keys| format!("; {keys} detaches")).unwrap_or_default();
+        let leave = self.keys.describe().map(|keys| format!("; {keys} detaches")).unwrap_or_default();
         eprintln!(
             "[warpyard: job {}{}{leave}]",
             escape_controls(self.ask),

@@ -92,7 +92,7 @@ pub(crate) fn text(answer: &ReplayAnswer, screen: &Screen) -> String {
         figure(max_error_s)
     )
     .expect("a string takes all");
-    for line in told(answer, missing) {
+    for line in summary_lines(answer, missing) {
         writeln!(out, "  {line}").expect("a string takes all");
     }
     out
@@ -100,7 +100,8 @@ pub(crate) fn text(answer: &ReplayAnswer, screen: &Screen) -> String {
 
 /// What was replayed, for a page.
 pub(crate) fn about(answer: &ReplayAnswer) -> Vec<(String, String)> {
-    let lines = told(answer, answer.agreement.missing).into_iter().map(|line| ("history".to_owned(), line));
+    let lines =
+        summary_lines(answer, answer.agreement.missing).into_iter().map(|line| ("history".to_owned(), line));
     let Fidelity { starts, same_place, mean_error_s, max_error_s, .. } = answer.agreement;
     let agreement = format!(
         "with the policy that ran, {same_place} of {starts} starts are in the recorded order, {} s off on average, {} s at most",
@@ -110,7 +111,7 @@ pub(crate) fn about(answer: &ReplayAnswer) -> Vec<(String, String)> {
     lines.chain([("agreement".to_owned(), agreement)]).collect()
 }
 
-fn told(answer: &ReplayAnswer, missing: u64) -> Vec<String> {
+fn summary_lines(answer: &ReplayAnswer, missing: u64) -> Vec<String> {
     let RecordingSummary {
         jobs,
         initial: there_before,

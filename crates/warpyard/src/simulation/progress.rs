@@ -57,7 +57,7 @@ impl Progress {
             let RunCount { events, submitted } = std::mem::take(count);
             let events = self.events.fetch_add(events, Ordering::Relaxed) + events;
             let submitted = self.submitted.fetch_add(submitted, Ordering::Relaxed) + submitted;
-            self.say(events, submitted, Some(event.at.secs()));
+            self.update(events, submitted, Some(event.at.secs()));
         }
     }
 
@@ -66,11 +66,11 @@ impl Progress {
         self.ended.fetch_add(1, Ordering::Relaxed);
         let events = self.events.fetch_add(count.events, Ordering::Relaxed) + count.events;
         let submitted = self.submitted.fetch_add(count.submitted, Ordering::Relaxed) + count.submitted;
-        self.say(events, submitted, None);
+        self.update(events, submitted, None);
     }
 
-    fn say(&self, events: u64, submitted: u64, at: Option<f64>) {
-        self.line.lock().expect("nobody panics while counting").say(|| {
+    fn update(&self, events: u64, submitted: u64, at: Option<f64>) {
+        self.line.lock().expect("nobody panics while counting").update(|| {
             let took = self.began.elapsed().as_secs_f64();
             let done = (submitted as f64 / self.jobs as f64).min(1.0);
             let left = time_left(took, done);

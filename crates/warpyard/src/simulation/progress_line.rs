@@ -10,12 +10,12 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// The line; erased when dropped.
 pub(crate) struct ProgressLine {
     watched: bool,
-    said: Option<Instant>,
+    updated: Option<Instant>,
 }
 
 impl ProgressLine {
     pub(crate) fn of_stderr() -> Self {
-        Self { watched: std::io::stderr().is_terminal(), said: None }
+        Self { watched: std::io::stderr().is_terminal(), updated: None }
     }
 
     /// Whether standard error is a terminal; otherwise nothing need be computed.
@@ -24,11 +24,11 @@ impl ProgressLine {
     }
 
     /// Updates the line, unless it was updated a moment ago.
-    pub(crate) fn say(&mut self, text: impl FnOnce() -> String) {
-        if !self.watched || self.said.is_some_and(|said| said.elapsed() < INTERVAL) {
+    pub(crate) fn update(&mut self, text: impl FnOnce() -> String) {
+        if !self.watched || self.updated.is_some_and(|at| at.elapsed() < INTERVAL) {
             return;
         }
-        self.said = Some(Instant::now());
+        self.updated = Some(Instant::now());
         let room = terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| usize::from(width.0));
         let text: String = text().chars().take(room.unwrap_or(80).saturating_sub(1)).collect();
         let mut err = std::io::stderr().lock();
@@ -39,7 +39,7 @@ impl ProgressLine {
 
 impl Drop for ProgressLine {
     fn drop(&mut self) {
-        if self.said.is_some() {
+        if self.updated.is_some() {
             eprint!("\r\u{1b}[K");
         }
     }

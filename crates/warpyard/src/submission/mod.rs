@@ -103,7 +103,7 @@ impl Submission {
                 }
                 Ok(submitted)
             }
-            Err(error) => Err(self.origin.told(error)),
+            Err(error) => Err(self.origin.locate(error)),
         }
     }
 }

@@ -127,7 +127,7 @@ impl Origin {
     }
 
     /// A refusal by the server, with the line or option it is about.
-    pub(crate) fn told(&self, error: ClientError) -> anyhow::Error {
+    pub(crate) fn locate(&self, error: ClientError) -> anyhow::Error {
         match error {
             ClientError::Refused(body) if body.status < 500 && !body.problems.is_empty() => {
                 self.refusal(body.problems).into()
