@@ -339,7 +339,11 @@ async fn ready_report(
 
 /// Starts the tasks that take samples of utilisation and look for idle GPUs.
 fn start_watching(app: &App, config: &Config, runtime: &Runtime) {
-    runtime.spawn(usage_samples::sample(app.engine.clone(), app.watched.clone(), usage_samples::EVERY));
+    runtime.spawn(usage_samples::sample_periodically(
+        app.engine.clone(),
+        app.watched.clone(),
+        usage_samples::EVERY,
+    ));
     if let Some(watched) = app.watched.clone() {
         let release = config.idle_release.map(|after| Duration::from_micros(after.0));
         runtime.spawn(idle_gpus::watch(app.engine.clone(), watched, idle_after(config), release));

@@ -118,7 +118,7 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
         unenforced: Vec::new(),
         repairs: vec![],
     });
-    runtime.spawn(usage_samples::sample(engine.clone(), None, SAMPLE_EVERY));
+    runtime.spawn(usage_samples::sample_periodically(engine.clone(), None, SAMPLE_EVERY));
     let router = router(app);
     let _own_socket = own_socket.serve(router.clone(), limits.of_one_user(), &runtime);
     let serving = runtime.spawn(serve(listener, router, limits));

@@ -45,7 +45,11 @@ pub(crate) fn sample(f: &Reader<'_>, watched: Option<&Watched>, now: Time) -> Sa
 }
 
 /// Takes samples for as long as the server lives.
-pub(crate) async fn sample(engine: EngineHandle, watched: Option<Arc<Mutex<Watched>>>, every: Duration) {
+pub(crate) async fn sample_periodically(
+    engine: EngineHandle,
+    watched: Option<Arc<Mutex<Watched>>>,
+    every: Duration,
+) {
     let mut every = tokio::time::interval(every);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
     loop {

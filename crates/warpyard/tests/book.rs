@@ -1,9 +1,11 @@
-//! The tutorials of the book, run as they are written: files that a chapter shows are written, servers it starts are
+//! The chapters of the book, run as they are written: files that a chapter shows are written, servers it starts are
 //! started, and every command must succeed.
 //!
 //! Comments in a chapter say what its reader does by hand: `<!-- file: NAME -->` before a block saves it under that name,
-//! `<!-- server: OPTIONS -->` starts a server as the next `warpyard up` shows it. Everything after `$ ` in a `console` block is
-//! run by a shell, in one directory for the whole chapter.
+//! `<!-- server: OPTIONS -->` starts a server as the next `warpyard up` shows it, `<!-- run: COMMAND -->` prepares what the
+//! reader has already. Everything after `$ ` in a `console` block is run by a shell, in one directory for the whole chapter,
+//! unless `<!-- not run: REASON -->` stands before the block. That every command is one the program takes is tested for all
+//! blocks (`src/book.rs`).
 
 #[expect(dead_code, reason = "other tests use more of it")]
 mod support;
@@ -39,6 +41,11 @@ fn steps(chapter: &str) -> Vec<Step<'_>> {
             let (_, block) = rest.split_once('\n').expect("a block follows the name of its file");
             let (text, after) = block.split_once("```\n").expect("a block ends");
             steps.push(Step::File { name, text });
+            rest = after;
+        } else if let Some((command, _)) = between(line, "<!-- run: ", " -->") {
+            steps.push(Step::Command(command));
+        } else if line.starts_with("<!-- not run: ") {
+            let (_, after) = rest.split_once("```\n").expect("a block ends");
             rest = after;
         } else if let Some(command) = line.strip_prefix("$ ") {
             // The server is started by the comment above it, on a port of its own.
@@ -109,9 +116,37 @@ fn a_policy_is_chosen_by_measuring() {
     assert!(run(&tutorial("policy")) > 3);
 }
 
+/// The chapters that are no tutorials, with how many commands of each are run at least.
+const REFERENCE: [(&str, usize); 10] = [
+    ("estimates", 0),
+    ("first-steps", 8),
+    ("interface", 4),
+    ("jobs", 3),
+    ("laboratory", 3),
+    ("operating", 2),
+    ("people", 2),
+    ("policies", 3),
+    ("what-if", 1),
+    ("which-policy", 4),
+];
+
 #[test]
-fn every_tutorial_is_run() {
-    let all = fs::read_dir(BOOK).expect("a book").map(|entry| entry.expect("a chapter").file_name());
-    let tutorials = all.filter(|name| name.to_string_lossy().starts_with("tutorial-")).count();
-    assert_eq!(tutorials, 5, "a tutorial has no test here");
+fn reference_chapters() {
+    for (name, least) in REFERENCE {
+        let ran = run(&Path::new(BOOK).join(format!("{name}.md")));
+        assert!(ran >= least, "{name}: {ran} commands");
+    }
+}
+
+#[test]
+fn every_chapter_with_commands_is_run() {
+    let tutorials = ["lab", "edge", "cluster", "workflow", "policy"].map(tutorial);
+    let reference = REFERENCE.map(|(name, _)| Path::new(BOOK).join(format!("{name}.md")));
+    for entry in fs::read_dir(BOOK).expect("a book") {
+        let path = entry.expect("a chapter").path();
+        let has_commands =
+            fs::read_to_string(&path).expect("text").lines().any(|line| line.starts_with("$ "));
+        let is_run = tutorials.contains(&path) || reference.contains(&path);
+        assert!(!has_commands || is_run, "{} has commands and no test here", path.display());
+    }
 }

@@ -2,11 +2,11 @@
 
 use super::format::{TimeSpan, TruncatedText, escape, format_devices, timestamp};
 use super::job::{attempt_name, how_ended};
-use super::palette::{Person, UserColours};
+use super::palette::Person;
 use super::rows::{Badge, NAME, USER, mode, scope};
 use super::table::{Column, Head, TableQuery};
 use super::{Chrome, Frame, PageError, html};
-use crate::app::AppState;
+use crate::app::{AppState, UserColours};
 use crate::store::{AttemptRow, HistoryError, HistoryStore};
 use crate::why::needs_in_brief;
 use askama::Template;

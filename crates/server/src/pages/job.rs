@@ -8,7 +8,7 @@ use super::graph::{self, Graph, Item};
 use super::palette::Person;
 use super::rows::Badge;
 use super::table::encoded;
-use super::{Chrome, Frame, PageError, html, log};
+use super::{Chrome, Frame, PageError, html};
 use crate::app::{AppState, CallerExtension};
 use crate::caller::Caller;
 use crate::output_tail;

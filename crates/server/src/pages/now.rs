@@ -1,10 +1,10 @@
 //! The Now page: every GPU with its users, the load of the workers, and the head of the queue.
 
 use super::format::{TimeSpan, escape, format_size, percent, timestamp};
-use super::palette::{Person, UserColours};
+use super::palette::Person;
 use super::rows::{self, Row};
 use super::{Chrome, Frame, PageError, html};
-use crate::app::AppState;
+use crate::app::{AppState, UserColours};
 use crate::forecast_cache::Forecast;
 use crate::replica::Reader;
 use crate::views;

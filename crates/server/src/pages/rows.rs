@@ -1,8 +1,8 @@
 //! Rows of task tables: tasks on workers, queued tasks, and tasks that wait for something other than room.
 
 use super::format::{TimeSpan, TruncatedText, escape, format_devices, format_limit, timestamp};
-use super::palette::{Person, UserColours};
-use crate::app::App;
+use super::palette::Person;
+use crate::app::{App, UserColours};
 use crate::forecast_cache::Forecast;
 use crate::replica::Reader;
 use crate::{views, why};
