@@ -190,15 +190,15 @@ pub(super) fn records(data: &Path) -> Option<Finding> {
     let place = fs::read_link(&attempts).ok()?;
     let found = nix::sys::statvfs::statvfs(&attempts).ok()?;
     let free = found.blocks_available() * found.fragment_size();
-    let place =
+    let room =
         format!("{} free in memory for those of attempts, in {}", ByteSize(free).rounded(), place.display());
     Some(match free {
         ..LITTLE_MEMORY => Finding::warning(
             "records",
-            format!("{place}: new ones go to the disk, and tasks start more slowly"),
+            format!("{room}: new ones go to the disk, and tasks start more slowly"),
             format!("remove what fills {}", place.parent().unwrap_or(&place).display()),
         ),
-        _ => Finding::fine("records", place),
+        _ => Finding::fine("records", room),
     })
 }
 

@@ -1,4 +1,4 @@
-//! From what the server wants run to a launch message: directories, environment, devices made visible.
+//! Construction of launch messages from assignments: directories, environment, visible devices, limits.
 
 use super::keep::{self, Layout};
 use crate::accounts::{self, Account, DEFAULT_PATH};
@@ -12,49 +12,55 @@ use warpyard_core::protocol::LaunchSpec;
 use warpyard_core::spec::{Claim, Snapshot};
 use warpyard_session::Size;
 
-/// The kind of terminal where nobody said which it is: what most are, or act as.
+/// Default of `TERM`: what most terminals are, or emulate.
 const DEFAULT_TERM: &str = "xterm";
 
-/// Where attempts are begun, and as whom.
+/// Where attempts are launched, and as which account.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct LaunchSite<'a> {
     pub(super) layout: &'a Layout,
-    /// This program.
+    /// This executable.
     pub(super) program: &'a Path,
-    /// The socket of the server, where it is shared.
+    /// Socket of the server, where the machine is shared.
     pub(super) shared_at: Option<&'a Path>,
-    /// Whom the task runs as, when not as the worker.
+    /// Account the task runs as, if not the worker's.
     pub(super) person: Option<&'a Account>,
 }
 
-/// The launch of an attempt, but for what is the same for all.
+/// Launch message of an attempt, without the settings that are the same for all.
 pub(super) fn launch(
-    place: Place<'_>,
+    site: LaunchSite<'_>,
     attempt: AttemptId,
     work: &LaunchSpec,
     gpus: &[&Gpu],
     vendor: Vendor,
 ) -> Launch {
     let mut launch = match &work.claim {
-        Some(claim) => holding(place, attempt, claim),
-        None => running(place, attempt, work, gpus, vendor),
+        Some(claim) => holding(site, attempt, claim),
+        None => running(site, attempt, work, gpus, vendor),
     };
-    launch.log = place.layout.log_of(attempt).map(ToString::to_string);
-    launch.output_dir = Some(place.layout.log_dir(attempt));
+    launch.log = site.layout.log_of(attempt).map(ToString::to_string);
+    launch.output_dir = Some(site.layout.log_dir(attempt));
     launch.timeout_ms = work.timeout.map(|t| t.0.div_ceil(1000));
     launch
 }
 
-/// Holding devices is done by this program as the worker, for it may be where the user cannot read. So nothing that the
-/// user said reaches it: neither environment nor files nor directory nor limits.
-fn holding(place: Place<'_>, attempt: AttemptId, claim: &Claim) -> Launch {
-    let dir = place.layout.attempt_dir(attempt);
-    Launch::new(attempt.to_string(), dir, claim_holder::command(place.program, claim))
+/// Launch message of a claim holder. It is this executable, run as the worker, since the user may be unable to read it. So
+/// nothing that the user states reaches it: neither environment nor files nor directory nor limits.
+fn holding(site: LaunchSite<'_>, attempt: AttemptId, claim: &Claim) -> Launch {
+    let dir = site.layout.attempt_dir(attempt);
+    Launch::new(attempt.to_string(), dir, claim_holder::command(site.program, claim))
 }
 
-/// Running a command of the user's, as them.
-fn running(place: Place<'_>, attempt: AttemptId, work: &LaunchSpec, gpus: &[&Gpu], vendor: Vendor) -> Launch {
-    let Place { layout, person, shared_at, .. } = place;
+/// Launch message of a program, run as its user.
+fn running(
+    site: LaunchSite<'_>,
+    attempt: AttemptId,
+    work: &LaunchSpec,
+    gpus: &[&Gpu],
+    vendor: Vendor,
+) -> Launch {
+    let LaunchSite { layout, person, shared_at, .. } = site;
     let dir = layout.attempt_dir(attempt);
     let mut program = work.program.clone();
     program.env = environment(attempt, work, person, gpus, vendor);
@@ -68,7 +74,7 @@ fn running(place: Place<'_>, attempt: AttemptId, work: &LaunchSpec, gpus: &[&Gpu
     program.workdir.get_or_insert(home);
     let mut launch = Launch::of_program(attempt.to_string(), dir, program);
     if let Some(snapshot) = &work.snapshot {
-        run_in_copy(&mut launch, place, attempt, snapshot);
+        run_in_copy(&mut launch, site, attempt, snapshot);
     }
     launch.session = work.terminal.map(|terminal| {
         let size = terminal.size.map_or_else(Size::default, |(rows, columns)| Size { rows, columns });
@@ -83,8 +89,8 @@ fn running(place: Place<'_>, attempt: AttemptId, work: &LaunchSpec, gpus: &[&Gpu
     launch
 }
 
-/// Keeps a task within what it requested and was granted, by cgroups of its own where limits need one. A task without limits
-/// has none, so that it starts as fast as ever.
+/// Confines a task to its requests and granted devices, by cgroups of its own where a limit needs one. A task without limits
+/// has no cgroup, so that it starts faster.
 pub(super) fn confine(
     launch: &mut Launch,
     bounds: &Bounds,
@@ -102,7 +108,7 @@ pub(super) fn confine(
     enforce(&bounds.devices, closed.map(Limit::Devices));
 }
 
-/// Keeps a task from having too many processes: by a cgroup of its own, or by what the kernel counts of its user.
+/// Limits the number of a task's processes: by a cgroup of its own, or by `RLIMIT_NPROC` of its user.
 fn bound(launch: &mut Launch, bounds: &Bounds) {
     launch.processes = Some(bounds.most);
     launch
@@ -118,15 +124,15 @@ fn bound(launch: &mut Launch, bounds: &Bounds) {
     }
 }
 
-/// Has a task run in a directory made of the snapshot, one for the whole job. Where it was submitted from stays known to
-/// it, and output that goes to files goes there.
-fn run_in_copy(launch: &mut Launch, place: Place<'_>, attempt: AttemptId, snapshot: &Snapshot) {
+/// Runs a task in a directory unpacked from the job's snapshot. The directory it was submitted from is in its environment, and
+/// named outputs are written there.
+fn run_in_copy(launch: &mut Launch, site: LaunchSite<'_>, attempt: AttemptId, snapshot: &Snapshot) {
     let from = Path::new(&snapshot.from);
     launch.program.env.insert("WARPYARD_SUBMIT_DIR".into(), snapshot.from.clone());
     let program = &mut launch.program;
     let workdir = PathBuf::from(program.workdir.as_deref().unwrap_or("/"));
     let Ok(inside) = workdir.strip_prefix(from) else { return };
-    let copy = place.layout.copy_dir(attempt.task.job, place.person.is_some());
+    let copy = site.layout.copy_dir(attempt.task.job, site.person.is_some());
     for file in [&mut program.stdout, &mut program.stderr].into_iter().flatten() {
         *file = workdir.join(&*file).to_string_lossy().into_owned();
     }
@@ -135,7 +141,7 @@ fn run_in_copy(launch: &mut Launch, place: Place<'_>, attempt: AttemptId, snapsh
     program.env.entry("PWD".into()).and_modify(|dir| dir.clone_from(&here));
     program.workdir = Some(here);
     launch.unpack = Some(Unpack {
-        store: keep::snapshots_dir(place.layout.data()),
+        store: keep::snapshots_dir(site.layout.data()),
         person: snapshot.of.clone(),
         snapshot: snapshot.id.clone(),
         into: copy,
@@ -143,8 +149,8 @@ fn run_in_copy(launch: &mut Launch, place: Place<'_>, attempt: AttemptId, snapsh
     });
 }
 
-/// What a login gives, what the job was submitted with, what the task adds, what we say of the attempt, and last the devices, so that
-/// nothing inherited makes others visible.
+/// Environment of a task: that of a login, of the submission, of the task, of the attempt, and last the visible devices, so that
+/// no inherited variable makes others visible.
 fn environment(
     attempt: AttemptId,
     work: &LaunchSpec,
@@ -197,14 +203,14 @@ mod tests {
             home: "/home/ann".into(),
             shell: "/bin/sh".into(),
         };
-        let place = Place {
+        let site = LaunchSite {
             layout: &Layout::new("/data", Lineage::of_one(None)),
             program: Path::new("/bin/warpyard"),
             shared_at: None,
             person: Some(&ann),
         };
         let attempt = AttemptId { task: TaskId { job: JobId(1), node: 0, index: 0 }, number: 1 };
-        let mut launch = launch(place, attempt, &work, &[], Vendor::Nvidia);
+        let mut launch = launch(site, attempt, &work, &[], Vendor::Nvidia);
         assert_eq!(launch.program.command[..2], ["/bin/warpyard", claim_holder::SUBCOMMAND]);
         launch.output_dir = None;
         assert_eq!(

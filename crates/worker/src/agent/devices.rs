@@ -1,4 +1,4 @@
-//! The machine's devices as the agent sees them: what they are, who is on them, and what our attempts use of them.
+//! The machine's devices: their description and state, the processes on them, and the use that attempts make of them.
 
 use super::host::{HostMeter, HostReading};
 use super::memory::MemoryWindow;
@@ -11,22 +11,22 @@ use warpyard_core::AttemptId;
 use warpyard_core::pool::{DeviceInfo, DeviceState};
 use warpyard_core::protocol::MemoryUse;
 
-/// How devices are offered.
+/// Rules by which devices are offered.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceRules {
-    /// How much of a device's memory sharing tasks may have; all of it unless set.
+    /// Memory budget of a device for tasks that share it; all of its memory unless set.
     pub budget: Option<u64>,
-    /// How many tasks may share a device.
+    /// Maximum number of tasks on a device.
     pub limit: Option<u16>,
-    /// Whether devices may be given more than fits.
+    /// Whether devices may be overcommitted.
     pub overcommit: bool,
-    /// From when on a device counts as someone else's.
+    /// Threshold beyond which a device counts as in use by foreign processes.
     pub thresholds: Thresholds,
-    /// After how long it is pointed out that an attempt does nothing with its devices.
+    /// Time after which an attempt that does not use its devices is reported idle.
     pub idle_after: Option<Duration>,
 }
 
-/// The devices as they were last seen. Whoever asks looks at a copy, and never waits for a driver that is being asked.
+/// Latest readings of the devices. Readers share a copy, so that none waits for a driver call.
 #[derive(Clone, Debug)]
 pub struct Watched {
     describes: String,
@@ -40,19 +40,19 @@ pub struct Watched {
     host: HostReading,
 }
 
-/// Who asks the drivers: the agent alone.
+/// Watch of the devices. Only the agent calls the drivers.
 pub(super) struct Watch {
     probe: Box<dyn Probe>,
     rules: DeviceRules,
     seen: Watched,
-    /// Where others look.
+    /// Copy for readers.
     shown: Arc<Mutex<Watched>>,
     peaks: BTreeMap<AttemptId, u64>,
     host: HostMeter,
     memory: MemoryWindow,
 }
 
-/// An attempt and where it is, for telling our processes from others'.
+/// An attempt on devices with its processes, by which its GPU processes are told from foreign ones.
 pub(super) struct OnDevices<'a> {
     pub(super) attempt: AttemptId,
     pub(super) uuids: &'a [String],
@@ -60,12 +60,12 @@ pub(super) struct OnDevices<'a> {
 }
 
 impl Watched {
-    /// What was looked at, in a line.
+    /// Summary of the probe, in a line.
     pub fn describe(&self) -> &str {
         &self.describes
     }
 
-    /// Whose devices they are.
+    /// Vendor of the devices.
     pub fn vendor(&self) -> Vendor {
         self.vendor
     }
@@ -80,7 +80,7 @@ impl Watched {
         self.readings.get(uuid)
     }
 
-    /// How each device is.
+    /// State of each device.
     pub fn states(&self) -> &BTreeMap<String, DeviceState> {
         &self.states
     }
@@ -90,17 +90,17 @@ impl Watched {
         self.host
     }
 
-    /// Attempts that have done nothing with the devices they have for as long as is to be pointed out.
+    /// Attempts that have not used their devices for the idle threshold.
     pub fn idle(&self) -> BTreeMap<AttemptId, Idle> {
         self.idle_after.map(|after| self.uses.idle(after, Instant::now())).unwrap_or_default()
     }
 
-    /// Who else's work is on a device.
+    /// Foreign processes on a device.
     pub fn foreign_on(&self, uuid: &str) -> Option<&ForeignUse> {
         self.foreign.get(uuid)
     }
 
-    /// Attempts on a device that they were not given.
+    /// Attempts on a device that they were not granted.
     pub fn strays_on(&self, uuid: &str) -> impl Iterator<Item = AttemptId> {
         self.uses.strays_on(uuid)
     }
@@ -118,12 +118,12 @@ impl Watch {
         Ok(Watch { probe, rules, seen, shown, peaks, memory, host })
     }
 
-    /// What was last seen.
+    /// Latest readings.
     pub(super) fn seen(&self) -> &Watched {
         &self.seen
     }
 
-    /// Where others find it.
+    /// Copy for readers.
     pub(super) fn shown(&self) -> Arc<Mutex<Watched>> {
         self.shown.clone()
     }
@@ -133,7 +133,7 @@ impl Watch {
         *self.shown.lock().expect("nobody panics while looking at devices") = seen;
     }
 
-    /// The devices as the server is told of them.
+    /// Descriptions of the devices, for the server.
     pub(super) fn infos(&self) -> Vec<DeviceInfo> {
         let info = |gpu: &Gpu| DeviceInfo {
             uuid: gpu.uuid.clone(),
@@ -147,17 +147,17 @@ impl Watch {
         self.seen.gpus.iter().map(info).collect()
     }
 
-    /// The most device memory an attempt was seen using; it is forgotten with this.
+    /// Peak device memory of an attempt, which is forgotten by this call.
     pub(super) fn take_peak(&mut self, attempt: AttemptId) -> Option<u64> {
         self.peaks.remove(&attempt)
     }
 
-    /// Device memory attempts use: of each the most over the last while.
+    /// Device memory in use by attempt: the sliding maximum.
     pub(super) fn memory_used(&self) -> MemoryUse {
         self.memory.most()
     }
 
-    /// Reads every device again, given which of our attempts are on them.
+    /// Reads every device, given the attempts on them.
     pub(super) fn look(&mut self, ours: &[OnDevices<'_>]) {
         self.seen.host = self.host.read();
         for at in 0..self.seen.gpus.len() {
@@ -186,7 +186,7 @@ impl Watch {
         self.show();
     }
 
-    /// Reads some devices again and says which of them may not be used.
+    /// Reads some devices; returns the first that may not be used.
     pub(super) fn check<'u>(&mut self, uuids: &'u [String], ours: &[OnDevices<'_>]) -> Option<&'u str> {
         if self.seen.vendor == Vendor::Declared {
             return None;

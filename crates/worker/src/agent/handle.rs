@@ -1,4 +1,4 @@
-//! The agent from outside: what it is told when it starts, how it reaches the server, and how it is spoken to while it runs.
+//! The agent's interface: its settings, its link to the server, and the handle to its thread.
 
 use super::devices::{DeviceRules, Watched};
 use super::keep::Layout;
@@ -16,52 +16,51 @@ use warpyard_core::event::WorkerInfo;
 use warpyard_core::protocol::{Assignments, Report};
 use warpyard_core::{AttemptId, Span};
 
-/// Carries reports to the server and assignments back. It may lose, double, delay and reorder both.
+/// Link between agent and server: carries reports and assignments, and may lose, duplicate, delay and reorder both.
 pub trait Link: Send {
-    /// Presents the worker to the server, and has assignments delivered from then on.
+    /// Registers the worker with the server, which delivers assignments from then on.
     fn join(&mut self, info: &WorkerInfo, deliver: Deliver) -> Result<(), AgentError>;
 
-    /// Sends a report. That never waits for an answer: what was not received is sent again.
+    /// Sends a report without waiting for an answer: the next full report makes up for a lost one.
     fn report(&self, report: Report);
 }
 
-/// Takes assignments in.
+/// Receiver of assignments.
 pub type Deliver = Box<dyn Fn(Assignments) + Send>;
 
-/// What an agent is told about its machine.
+/// Settings of an agent: its machine, limits and surroundings.
 pub struct Settings {
     /// The worker's name.
     pub name: String,
-    /// Where attempts and logs live.
+    /// Directory layout of attempts and logs.
     pub layout: Layout,
     /// The program that becomes the spawner, and its arguments.
     pub spawner: (PathBuf, Vec<String>),
-    /// Finds devices.
+    /// Device probe.
     pub probe: Box<dyn Probe>,
-    /// How devices are offered.
+    /// Rules by which devices are offered.
     pub rules: DeviceRules,
-    /// Thousandths of a processor offered.
+    /// CPU capacity offered, in thousandths of a core.
     pub cpus: u32,
     /// Main memory offered, in bytes.
     pub memory: u64,
-    /// How long the server bears its silence.
+    /// Lease: time without a report after which the server gives the worker up.
     pub lease: Option<Span>,
-    /// How much of each output is kept.
+    /// Size limit of each output.
     pub log_cap: u64,
-    /// The socket people find the server at, where each task runs as the user it belongs to, and none as root; otherwise
-    /// all run as the worker.
+    /// Socket of a shared server, where each task runs as its user and none as root; otherwise all run as the worker.
     pub shared_at: Option<PathBuf>,
-    /// How many processes and threads a task may have, if that was said.
+    /// Maximum number of processes and threads of a task, if configured.
     pub max_processes: Option<u64>,
-    /// The longest grace period a task is granted, however long a one its job asked for before there was a limit.
+    /// Maximum grace period of a task, also of one submitted before there was a limit.
     pub max_grace: Span,
-    /// How often everything is looked at and told again even if nothing seems to happen.
+    /// Interval of full scans and full reports.
     pub every: Duration,
-    /// Takes note of damage that was found and dealt with.
+    /// Records damage that was found and repaired.
     pub repaired: Repaired,
 }
 
-/// Takes note, in words for people, of damage that was found and dealt with.
+/// Records damage that was found and repaired, as text for people.
 pub type Repaired = Box<dyn Fn(String) + Send>;
 
 /// Why an agent could not start.
@@ -73,13 +72,13 @@ pub enum AgentError {
     /// The spawner could not be started.
     #[error(transparent)]
     Spawner(#[from] LaunchError),
-    /// What an earlier agent left could not be read.
+    /// The records of an earlier agent could not be read.
     #[error("cannot read what runs here")]
     Records(#[from] RecordError),
-    /// The server did not take it.
+    /// The server rejected it.
     #[error("the server did not take the worker: {0}")]
     NotTaken(String),
-    /// A directory or socket could not be made.
+    /// A directory or socket could not be created.
     #[error("cannot use {}", path.display())]
     Io {
         /// Which.
@@ -89,11 +88,11 @@ pub enum AgentError {
     },
 }
 
-/// What wakes the agent.
+/// Message to the agent's thread.
 pub(super) enum Nudge {
     Assigned(Assignments),
     Poked(String),
-    /// Nothing is left of an attempt whose supervisor was killed.
+    /// An attempt whose supervisor was killed has no process left.
     Reaped(AttemptId),
     Leave {
         kill: bool,
@@ -111,18 +110,18 @@ pub struct AgentHandle {
 }
 
 impl AgentHandle {
-    /// What the worker is, for the server to know it.
+    /// Description of the worker.
     pub fn info(&self) -> &WorkerInfo {
         &self.info
     }
 
-    /// Says what should be here.
+    /// Delivers assignments.
     pub fn assign(&self, assignments: Assignments) {
-        // It only fails when the agent has left, and then nothing should be here any more.
+        // It only fails when the agent has left.
         let _left = self.nudges.send(Nudge::Assigned(assignments));
     }
 
-    /// How tasks are kept from having too many processes.
+    /// Process limits of tasks.
     pub fn bounds(&self) -> &Bounds {
         &self.bounds
     }
@@ -132,7 +131,7 @@ impl AgentHandle {
         self.devices.clone()
     }
 
-    /// Ends the agent: what runs goes on, or, with `kill`, is ended and waited for first.
+    /// Shuts the agent down. Attempts continue, or with `kill` are ended first.
     pub fn leave(&self, kill: bool) {
         let (left, wait) = unbounded();
         if self.nudges.send(Nudge::Leave { kill, left }).is_ok() {
@@ -141,7 +140,8 @@ impl AgentHandle {
     }
 }
 
-/// A socket's path has at most 107 bytes; where the data directory's is longer, the socket goes to a directory of its own.
+/// Binds the notification socket. A socket's path has at most 107 bytes; where the data directory's is longer, it gets a directory
+/// of its own.
 pub(super) fn listen(data: &Path) -> io::Result<(PathBuf, NotifyListener)> {
     let place = match data.as_os_str().len() {
         0..=94 => data.to_owned(),
@@ -151,14 +151,14 @@ pub(super) fn listen(data: &Path) -> io::Result<(PathBuf, NotifyListener)> {
     Ok((path.clone(), NotifyListener::bind(path)?))
 }
 
-/// Removes the directory that was made for the socket, if one was.
+/// Removes the directory of the socket, if it has one of its own.
 pub(super) fn stop_listening(data: &Path, poke: &Path) {
     if let Some(place) = poke.parent().filter(|place| *place != data) {
         let _gone_already = remove_flat(place);
     }
 }
 
-/// Has pokes wake the agent.
+/// Forwards notifications of supervisors to the agent.
 pub(super) fn spawn_listener(listener: NotifyListener, nudges: Sender<Nudge>) {
     let listen = move || {
         while let Ok(key) = listener.recv() {

@@ -1,12 +1,12 @@
-//! Device memory that attempts use, as the server is told of it: not every ups and downs of an allocator, but the most over
-//! the last while. So a charge that follows it rises at once and falls once the memory stayed free.
+//! Device memory in use, as reported to the server: a sliding maximum rather than every change of an allocator. A charge that
+//! follows it rises at once, and falls once the memory has stayed free for the window.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use warpyard_core::AttemptId;
 use warpyard_core::protocol::MemoryUse;
 
-/// How long memory must have been free to count as free.
+/// Window of the maximum.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// A sliding maximum for each attempt and device.
@@ -14,7 +14,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 pub(super) struct MemoryWindow(BTreeMap<AttemptId, BTreeMap<String, VecDeque<(Instant, u64)>>>);
 
 impl MemoryWindow {
-    /// Takes in a measurement.
+    /// Records a measurement.
     pub(super) fn note(&mut self, attempt: AttemptId, uuid: &str, bytes: u64, now: Instant) {
         let devices = self.0.entry(attempt).or_default();
         let peaks = match devices.get_mut(uuid) {
@@ -31,12 +31,12 @@ impl MemoryWindow {
         }
     }
 
-    /// Forgets attempts that are not on devices any more.
+    /// Forgets attempts that have left their devices.
     pub(super) fn retain(&mut self, is_there: impl Fn(AttemptId) -> bool) {
         self.0.retain(|attempt, _| is_there(*attempt));
     }
 
-    /// The most each attempt used of each device.
+    /// Maximum by attempt and device.
     pub(super) fn most(&self) -> MemoryUse {
         let most = |peaks: &VecDeque<(Instant, u64)>| peaks.front().map_or(0, |(_, bytes)| *bytes);
         let of = |devices: &BTreeMap<String, VecDeque<_>>| {

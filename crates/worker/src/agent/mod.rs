@@ -1,8 +1,6 @@
-//! A machine's agent: makes what runs here what the server wants to run here, and tells the server what does.
-//!
-//! What that takes is decided in [`warpyard_core::agent`]. Here are the thread that drives it ([`Agent`]) and what it is driven
-//! by: a [`Link`] to the server, an [`Executor`] that runs attempts, a probe that watches devices. Nothing is kept that is not
-//! also in the attempt directories, so killing the agent loses nothing.
+//! The live agent of a machine. Decisions are made in [`warpyard_core::agent`]; here are the thread that drives it ([`Agent`]) and
+//! its surroundings: a [`Link`] to the server, an [`Executor`] that runs attempts, a probe that watches devices. All state is also
+//! in the attempt directories, so killing the agent loses nothing.
 
 mod begin;
 mod devices;

@@ -1,5 +1,5 @@
-//! The reaper: a thread that ends what killed supervisors left behind. Processes may be left faster than they are killed,
-//! and looking at one may hang; neither must hold up the agent. Each round is one look at all processes, for all orphans.
+//! The reaper: a thread that kills processes whose supervisor was killed. Orphans may fork faster than they are killed, and
+//! inspecting one may hang; neither must delay the agent. Each round scans all processes once, for all orphans.
 
 use super::handle::Nudge;
 use crate::supervise::{AttemptDir, Orphan, ProcessTable, RecordError, RunningRecord};
@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Duration;
 use warpyard_core::AttemptId;
 
-/// Between two rounds: soon at first, for what was killed takes a moment to be gone, and seldom where it is in vain.
+/// Delays between rounds: short at first, since a killed process takes a moment to exit, and long where killing has no effect.
 const SOONEST: Duration = Duration::from_millis(5);
 const LATEST: Duration = Duration::from_secs(1);
 
-/// The agent's hold on the thread.
+/// Handle to the thread.
 pub(super) struct Reaper {
     orphans: Sender<(AttemptId, Orphan)>,
     /// Attempts that are being reaped.
@@ -21,7 +21,7 @@ pub(super) struct Reaper {
 }
 
 impl Reaper {
-    /// Starts the thread. It tells the agent of each attempt of which nothing is left.
+    /// Starts the thread, which notifies the agent of each attempt that has no process left.
     pub(super) fn start(nudges: Sender<Nudge>) -> Self {
         let (orphans, receiver) = unbounded();
         let reap = move || reap(&receiver, &nudges);
@@ -29,7 +29,7 @@ impl Reaper {
         Self { orphans, under_way: BTreeSet::new() }
     }
 
-    /// Has an attempt reaped, if it is not already.
+    /// Adds an attempt, unless it is being reaped already.
     pub(super) fn take(
         &mut self,
         id: AttemptId,
@@ -44,7 +44,7 @@ impl Reaper {
         Ok(())
     }
 
-    /// Notes that nothing is left of an attempt.
+    /// Removes an attempt that has no process left.
     pub(super) fn done(&mut self, id: AttemptId) {
         self.under_way.remove(&id);
     }

@@ -1,14 +1,15 @@
-//! Where the records of attempts are: `attempts` in the data directory, which for root is a link into memory.
+//! The directory of attempt records: `attempts` in the data directory, which for root is a symbolic link into a file system in
+//! memory (tmpfs).
 //!
-//! Records tell of processes, and no process outlives the machine; so a file system in memory is their place, and much
-//! faster: on a disk the making and removing of a few small files costs more than running a short task. Only root has
-//! such a place that nobody clears while processes still run; for everyone else they stay on the disk. So they do on a
-//! shared machine where every such place is one that anyone can fill, and where one is full.
+//! Records describe processes, and no process survives a reboot, so tmpfs is durable enough for them, and much faster: on a
+//! disk, creating and removing a few small files costs more than running a short task. Only root has a tmpfs that nobody clears
+//! while processes run; for other users records stay on the disk. They also do on a shared machine where every tmpfs can be
+//! filled by anyone, and where one is full.
 //!
-//! A place says whose it is: a file in it names the link that leads there, and is all there or not at all. It is written
-//! once the link is there, so whoever finds that the link it names is gone or leads elsewhere may take the place for
-//! abandoned. A place that does not say, or of which it cannot be told, is left alone; so is one that a data directory
-//! leads to which this one was copied from.
+//! A directory in tmpfs names its owner: a file in it, written atomically, contains the path of the link that leads to it. It is
+//! written once the link exists, so a directory whose link is gone or leads elsewhere is abandoned and may be removed. A
+//! directory without an owner file, or with an unreadable one, is left alone; so is one that belongs to the data directory of
+//! which this one is a copy.
 
 use super::keep::{Layout, attempts_dir, overflow_dir};
 use crate::supervise::{Inspection, RecordedAttempt, boot_id, scan, write_atomically};
@@ -25,36 +26,35 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use warpyard_core::AttemptId;
 
-/// Places in memory that last until the machine restarts, the best first.
+/// File systems in memory that last until the machine restarts, the best first.
 const IN_MEMORY: [&str; 2] = ["/run", "/dev/shm"];
 
-/// What places in memory are called.
+/// Name prefix of record directories in memory.
 const PREFIX: &str = "warpyard-";
 
-/// The file in a place that says which link leads to it.
+/// The owner file: the path of the link that leads to the directory.
 const OWNER: &str = "owner";
 
-/// Bytes and inodes a file system in memory must have left for the records of one more attempt.
+/// Free bytes and inodes that the records of one more attempt need.
 const ROOM: (u64, u64) = (1 << 20, 64);
 
-/// Makes the directory of attempts ready, wherever it is. Where the machine is `shared` that is no file system anyone
-/// could fill.
+/// Prepares the directory of attempt records. Where the machine is `shared`, it is on no file system that anyone can fill.
 pub(super) fn prepare(data: &Path, shared: bool) -> io::Result<PathBuf> {
     let attempts = attempts_dir(data);
     if shared {
-        leave_what_anyone_can_fill(&attempts)?;
+        leave_fillable(&attempts)?;
     }
     match fs::read_link(&attempts) {
-        // After a restart of the machine the link is there and what it led to is not; someone else may have made it since.
-        Ok(target) if make(&target)? && !is_anothers(&target, &attempts)? => say_whose(&target, &attempts)?,
+        // After a restart of the machine the link exists and its target does not; another user may have created it since.
+        Ok(target) if make(&target)? && !is_anothers(&target, &attempts)? => write_owner(&target, &attempts)?,
         Ok(target) => {
             fs::remove_file(&attempts)?;
-            settle(target.parent().unwrap_or(Path::new("/")), &attempts)?;
+            create_in(target.parent().unwrap_or(Path::new("/")), &attempts)?;
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => match in_memory(shared) {
             Some(root) => {
                 sweep(root);
-                settle(root, &attempts)?;
+                create_in(root, &attempts)?;
             }
             None => fs::create_dir_all(&attempts)?,
         },
@@ -65,8 +65,8 @@ pub(super) fn prepare(data: &Path, shared: bool) -> io::Result<PathBuf> {
     Ok(attempts)
 }
 
-/// Gives up a place that an earlier start took in a file system anyone can write to, unless something runs there.
-fn leave_what_anyone_can_fill(attempts: &Path) -> io::Result<()> {
+/// Leaves a directory that an earlier start made on a file system anyone can write to, unless an attempt runs in it.
+fn leave_fillable(attempts: &Path) -> io::Result<()> {
     let Ok(place) = fs::read_link(attempts) else { return Ok(()) };
     let fillable = place.parent().is_some_and(anyone_can_fill);
     if fillable && is_ours(&place).unwrap_or(false) && scan(&place).is_ok_and(|all| all.is_empty()) {
@@ -80,8 +80,8 @@ fn anyone_can_fill(dir: &Path) -> bool {
     fs::metadata(dir).is_ok_and(|found| found.mode() & 0o002 != 0)
 }
 
-/// Makes a directory on the disk for the records of an attempt, if the file system in memory has no room for them. Says
-/// whether it did.
+/// Creates a directory on the disk for the records of an attempt if the file system in memory has no room; returns whether it
+/// did.
 pub(super) fn make_room(layout: &Layout, attempt: AttemptId) -> io::Result<bool> {
     let attempts = attempts_dir(layout.data());
     let full = match (fs::read_link(&attempts), statvfs(&attempts)) {
@@ -92,7 +92,7 @@ pub(super) fn make_room(layout: &Layout, attempt: AttemptId) -> io::Result<bool>
         }
         _ => false,
     };
-    // One that has begun stays where it is.
+    // An attempt that has started stays where it is.
     let dir = layout.attempt_dir(attempt);
     if let Some(name) = dir.file_name().filter(|_| full && !dir.exists()) {
         fs::create_dir_all(overflow_dir(layout.data()).join(name))?;
@@ -101,8 +101,8 @@ pub(super) fn make_room(layout: &Layout, attempt: AttemptId) -> io::Result<bool>
     Ok(false)
 }
 
-/// The number of an agent's session, larger than that of any before it: the time of its start, or the next number after the
-/// latest where the clock was set back since. On a disk that takes nothing any more, the time has to do.
+/// Number of an agent's session, larger than that of any before: the time of its start, or the successor of the latest where the
+/// clock was set back. Should the latest be unknown as well, the server's acknowledgements correct the number.
 pub(super) fn next_session(data: &Path) -> u64 {
     let file = data.join("session");
     let latest: u64 = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0);
@@ -112,7 +112,7 @@ pub(super) fn next_session(data: &Path) -> u64 {
     session
 }
 
-/// Whether the machine was restarted since an agent last began here; from now on this start is the last.
+/// Whether the machine was restarted since the last start of an agent; records this start as the last.
 pub(super) fn machine_restarted(data: &Path) -> io::Result<bool> {
     let file = data.join("boot");
     let before = match fs::read_to_string(&file) {
@@ -126,7 +126,7 @@ pub(super) fn machine_restarted(data: &Path) -> io::Result<bool> {
     Ok(before.is_some_and(|boot| boot != boot_id()))
 }
 
-/// Gives the place in memory back, if nothing is left in it.
+/// Removes the directory in memory if it contains no records.
 pub(super) fn give_back(data: &Path) {
     let attempts = attempts_dir(data);
     let Ok(place) = fs::read_link(&attempts) else { return };
@@ -138,13 +138,13 @@ pub(super) fn give_back(data: &Path) {
     }
 }
 
-/// Removes places whose data directory is gone, unless something still runs in them.
+/// Removes directories whose data directory is gone, unless an attempt still runs in them.
 fn sweep(root: &Path) {
     let entries = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.path());
     let named = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(PREFIX));
-    // What someone else put there is none of ours, and need not be what it looks like.
+    // Directories of other users are not ours to remove, and need not be what they look like.
     for place in entries.filter(|p| named(p) && is_ours(p).unwrap_or(false)) {
-        // One that cannot be read may run.
+        // An unreadable attempt may be running.
         let over = |found: &Inspection| {
             matches!(
                 found,
@@ -158,7 +158,7 @@ fn sweep(root: &Path) {
     }
 }
 
-/// Removes a place and the records in it: files, and directories of files.
+/// Removes a directory and the records in it: files, and directories of files.
 fn remove_place(place: &Path) -> io::Result<()> {
     for entry in fs::read_dir(place)? {
         let entry = entry?;
@@ -170,7 +170,7 @@ fn remove_place(place: &Path) -> io::Result<()> {
     fs::remove_dir(place)
 }
 
-/// Makes a directory if there is none; gives whether it is ours alone.
+/// Creates a directory if there is none; returns whether it is private to this user.
 fn make(dir: &Path) -> io::Result<bool> {
     match private().create(dir) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => is_ours(dir),
@@ -178,7 +178,7 @@ fn make(dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether something is a directory of ours that nobody else can enter.
+/// Whether a path is a directory of this user that nobody else can enter.
 fn is_ours(dir: &Path) -> io::Result<bool> {
     let found = fs::symlink_metadata(dir)?;
     let owned = found.uid() == geteuid().as_raw();
@@ -191,7 +191,7 @@ fn private() -> fs::DirBuilder {
     builder
 }
 
-/// The best place in memory, for whoever may use it.
+/// The best file system in memory, for root.
 fn in_memory(shared: bool) -> Option<&'static Path> {
     let lasts = |dir: &&&str| {
         statfs(**dir).is_ok_and(|fs| fs.filesystem_type() == TMPFS_MAGIC)
@@ -201,23 +201,23 @@ fn in_memory(shared: bool) -> Option<&'static Path> {
     root.map(|dir| Path::new(*dir))
 }
 
-/// Takes a place for the attempts of a data directory.
+/// Creates a directory for the attempts of a data directory.
 ///
-/// Others may sweep at any moment, so the place says whose it is only once the link leads there: before that it would look
-/// abandoned.
-fn settle(root: &Path, attempts: &Path) -> io::Result<()> {
-    // By a name that never comes again: who found the last one of that name abandoned may be about to remove it.
+/// Other agents may sweep at any moment, so the owner file is written only once the link exists: before that the directory would
+/// look abandoned.
+fn create_in(root: &Path, attempts: &Path) -> io::Result<()> {
+    // A fresh name: an agent that found a directory of the same name abandoned may be about to remove it.
     let place = mkdtemp(&root.join(format!("{PREFIX}XXXXXX")))?;
     symlink(&place, attempts)?;
-    say_whose(&place, attempts)
+    write_owner(&place, attempts)
 }
 
-/// Leaves word in a place of which link leads to it, by which it is known to be abandoned once that is gone.
-fn say_whose(place: &Path, attempts: &Path) -> io::Result<()> {
+/// Writes the owner file.
+fn write_owner(place: &Path, attempts: &Path) -> io::Result<()> {
     write_atomically(&place.join(OWNER), attempts.as_os_str().as_bytes())
 }
 
-/// The link that leads to a place, by its own word.
+/// The owner of a directory, by its owner file.
 fn owner(place: &Path) -> io::Result<Option<PathBuf>> {
     match fs::read(place.join(OWNER)) {
         // An older agent may be about to write it.
@@ -234,12 +234,12 @@ fn leads_to(link: &Path, place: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether a place names a link that does not lead there.
+/// Whether a directory names an owner that does not link to it.
 fn is_abandoned(place: &Path) -> io::Result<bool> {
     owner(place)?.map_or(Ok(false), |owner| Ok(!leads_to(&owner, place)?))
 }
 
-/// Whether a place is another data directory's, of which ours is a copy.
+/// Whether a directory belongs to another data directory, of which this one is a copy.
 fn is_anothers(place: &Path, attempts: &Path) -> io::Result<bool> {
     let Some(owner) = owner(place)? else { return Ok(false) };
     // One link may have several names.
@@ -259,7 +259,7 @@ mod tests {
             (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
         let place_for = |data: &Path| {
             let attempts = attempts_dir(data);
-            settle(root.path(), &attempts).expect("a place");
+            create_in(root.path(), &attempts).expect("a place");
             fs::read_link(&attempts).expect("a link")
         };
         let (first, second) = (place_for(kept.path()), place_for(gone.path()));
@@ -299,7 +299,7 @@ mod tests {
         for dir in [&data, &copy] {
             fs::create_dir(dir).expect("made");
         }
-        settle(root.path(), &attempts_dir(&data)).expect("a place");
+        create_in(root.path(), &attempts_dir(&data)).expect("a place");
         let place = leads_to(&data);
         symlink(&place, attempts_dir(&copy)).expect("copied");
         prepare(&copy, false).expect("another place");
@@ -346,7 +346,7 @@ mod tests {
     fn a_place_is_given_back_also_if_a_start_was_cut_short_in_it() {
         let (root, data) =
             (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
-        settle(root.path(), &attempts_dir(data.path())).expect("a place");
+        create_in(root.path(), &attempts_dir(data.path())).expect("a place");
         fs::write(attempts_dir(data.path()).join(".owner.1"), "").expect("written");
         give_back(data.path());
         assert_eq!(fs::read_dir(root.path()).expect("read").count(), 0);
@@ -362,9 +362,9 @@ mod tests {
                         let data = tempfile::tempdir().expect("a directory");
                         let attempts = attempts_dir(data.path());
                         sweep(root.path());
-                        settle(root.path(), &attempts).expect("a place");
+                        create_in(root.path(), &attempts).expect("a place");
                         // As each start says again whose it is.
-                        say_whose(&fs::read_link(&attempts).expect("a link"), &attempts)
+                        write_owner(&fs::read_link(&attempts).expect("a link"), &attempts)
                             .expect("it is there");
                         sweep(root.path());
                         assert!(attempts.join(OWNER).exists(), "someone else took it for abandoned");

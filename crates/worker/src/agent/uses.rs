@@ -1,5 +1,5 @@
-//! What attempts do with devices: since when they leave idle those they were given, and which others they use. It is only
-//! seen here; who is told, and whether anything is done about it, is decided elsewhere.
+//! Use of devices by attempts: since when an attempt leaves its devices idle, and which devices it uses without a grant. Use
+//! is only observed here; notifications and consequences are decided elsewhere.
 
 use super::devices::OnDevices;
 use crate::probe::Reading;
@@ -7,32 +7,32 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use warpyard_core::AttemptId;
 
-/// What an attempt does with devices.
+/// Use of devices by an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Use {
-    /// Since when nothing of it computes on any of its own; none while something does.
+    /// Start of its idleness: since then no process of it computes on its devices; none while one does.
     idle_since: Option<Instant>,
-    /// Whether it was ever seen on one of its own.
+    /// Whether it ever used one of its devices.
     touched: bool,
-    /// Those it is on and was not given.
+    /// Devices it uses without a grant.
     strays: Vec<String>,
 }
 
-/// An attempt that does nothing with the devices it has.
+/// An attempt that does not use its devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Idle {
-    /// For how long.
+    /// Length of its idleness.
     pub lasts: Duration,
-    /// Whether it ever was on one of them.
+    /// Whether it ever used one of them.
     pub touched: bool,
 }
 
-/// What all attempts do.
+/// Use of devices by all attempts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uses(BTreeMap<AttemptId, Use>);
 
 impl Uses {
-    /// Takes in what was just read.
+    /// Records a reading.
     pub(super) fn note(
         &mut self,
         ours: &[OnDevices<'_>],
@@ -53,7 +53,7 @@ impl Uses {
         }
     }
 
-    /// Attempts that have done nothing with their devices for at least this long.
+    /// Attempts that have been idle for at least this long.
     pub(super) fn idle(&self, after: Duration, now: Instant) -> BTreeMap<AttemptId, Idle> {
         let idle = |(attempt, seen): (&AttemptId, &Use)| {
             let lasts = now.saturating_duration_since(seen.idle_since?);
@@ -62,7 +62,7 @@ impl Uses {
         self.0.iter().filter_map(idle).collect()
     }
 
-    /// Who is on a device without having been given it.
+    /// Attempts that use a device without a grant.
     pub(super) fn strays_on(&self, uuid: &str) -> impl Iterator<Item = AttemptId> {
         let on = move |(_, seen): &(&AttemptId, &Use)| seen.strays.iter().any(|stray| stray == uuid);
         self.0.iter().filter(on).map(|(attempt, _)| *attempt).collect::<Vec<_>>().into_iter()

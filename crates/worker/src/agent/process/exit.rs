@@ -1,10 +1,10 @@
-//! How an attempt ended, in the words of the log.
+//! End reasons of attempts, from exit records.
 
 use crate::supervise::{ExitCause, ExitRecord, Status};
 use warpyard_core::Span;
 use warpyard_core::event::{End, EndReason, Usage};
 
-/// The end that an exit record tells of.
+/// The end that an exit record states.
 pub(super) fn end_of(exit: &ExitRecord) -> End {
     let how = match (&exit.cause, exit.status) {
         (ExitCause::TimedOut, _) => EndReason::TimedOut,

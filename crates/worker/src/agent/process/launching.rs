@@ -1,4 +1,4 @@
-//! Handing launches to the spawner, and calling off attempts that are not to begin.
+//! Sending launches to the spawner, and calling attempts off.
 
 use super::ProcessExecutor;
 use crate::accounts::Account;
@@ -22,7 +22,7 @@ impl ProcessExecutor {
         self.make_room(*id);
         let launch = self.prepare(assignment, work, devices)?;
         let dir = AttemptDir::new(launch.dir.clone());
-        // An earlier agent may have called it off and died before the server heard of that.
+        // An earlier agent may have called it off and died before it reported that.
         if dir.desired().is_ok_and(|want| matches!(want, Some(DesiredRecord::Stop { .. })))
             && let Err(e) = dir.write_desired(DesiredRecord::Run)
         {
@@ -38,7 +38,7 @@ impl ProcessExecutor {
         }
     }
 
-    /// The launch of an attempt: what it runs, as whom, and within which limits.
+    /// Launch message of an attempt: its program, account and limits.
     fn prepare(
         &self,
         assignment: &Assignment,
@@ -50,13 +50,13 @@ impl ProcessExecutor {
         let person = person.map_err(|why| LaunchRefusal::Impossible(why.to_string()))?;
         let uuids = &assignment.devices;
         let gpus: Vec<_> = devices.gpus().iter().filter(|g| uuids.contains(&g.uuid)).collect();
-        let place = begin::Place {
+        let site = begin::LaunchSite {
             layout: &machine.layout,
             program: &machine.program,
             shared_at: machine.shared_at.as_deref(),
             person: person.as_ref(),
         };
-        let mut launch = begin::launch(place, assignment.attempt, work, &gpus, devices.vendor());
+        let mut launch = begin::launch(site, assignment.attempt, work, &gpus, devices.vendor());
         if work.claim.is_none() {
             let closed = machine.bounds.closed_to(devices.gpus(), uuids);
             begin::confine(&mut launch, &machine.bounds, work, closed);
@@ -68,7 +68,7 @@ impl ProcessExecutor {
         Ok(launch)
     }
 
-    /// Has an attempt's records go to the disk where the file system in memory is full, and tells of that once.
+    /// Places an attempt's records on the disk where the file system in memory is full, and logs that once.
     fn make_room(&mut self, id: AttemptId) {
         match records::make_room(&self.machine.layout, id) {
             Ok(true) if !self.told_full => {
@@ -84,7 +84,7 @@ impl ProcessExecutor {
         }
     }
 
-    /// Calls an attempt off, unless it has begun behind our back, as by a launch that an earlier agent sent.
+    /// Calls an attempt off, unless it has started unnoticed, as by a launch that an earlier agent sent.
     pub(super) fn write_off(&mut self, id: AttemptId) -> Option<Observation> {
         use crate::agent::executor::Executor;
         let begun = self.examine(id)?;
@@ -93,14 +93,14 @@ impl ProcessExecutor {
         }
         self.make_room(id);
         let dir = AttemptDir::new(self.machine.layout.attempt_dir(id));
-        // Should a launch still be on its way, it must find that it is not wanted any more.
+        // A launch that is still in flight must find that the attempt is to stop.
         let refused = std::fs::create_dir_all(dir.path()).map_err(|e| e.to_string());
         let stop = self.stop_within(default_grace());
         let refused = refused.and_then(|()| dir.write_desired(stop).map_err(|e| e.to_string()));
         if let Err(e) = refused {
             tell(format_args!("cannot call attempt {id} off: {e}"));
         }
-        // A supervisor says that it is there before it reads what is wanted: one not seen now will find that nothing is.
+        // A supervisor writes its record before it reads the desired state: one without a record now will find the stop.
         self.examine(id)
     }
 }
