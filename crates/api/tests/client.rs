@@ -34,7 +34,7 @@ fn serve(answers: Vec<(u16, String)>) -> (Client, JoinHandle<Vec<Asked>>) {
         };
         answers.into_iter().map(answer).collect()
     });
-    (Client::new(Target { url, token: Some(TOKEN.into()) }).expect("a good address"), server)
+    (Client::new(Target::with_secret(&url, None, TOKEN)).expect("a good address"), server)
 }
 
 const TOKEN: &str = "secret";
@@ -257,7 +257,7 @@ fn a_wrong_token_says_where_the_right_one_is() {
     let error = client.info().unwrap_err();
     let said = format!(
         "the server at {} does not accept this token; set WARPYARD_DATA to its data directory, or WARPYARD_TOKEN to the \
-         text of the file 'token' there",
+         text of the file 'token' there; or make a personal token with `warpyard token create` on its machine, and log in with it",
         client.url()
     );
     assert_eq!((error.to_string(), error.exit_code()), (said, 2));
@@ -269,7 +269,7 @@ fn nobody_there_says_how_to_start_one() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let client = Client::new(Target { url: url.clone(), token: None }).unwrap();
+    let client = Client::new(Target { url: url.clone(), ..Target::default() }).unwrap();
     let error = client.gpus().unwrap_err();
     let said = format!("no server at {url}; start one with `warpyard up`");
     assert_eq!((error.to_string(), error.exit_code()), (said, 3));
@@ -295,7 +295,7 @@ fn a_server_that_dies_in_the_middle_is_not_there() {
         receive(&mut reader);
         reader.get_mut().write_all(b"HTTP/1.1 200 X\r\ncontent-length: 99\r\n\r\n[").unwrap();
     });
-    let error = Client::new(Target { url, token: Some(TOKEN.into()) }).unwrap().gpus().unwrap_err();
+    let error = Client::new(Target::with_secret(&url, None, TOKEN)).unwrap().gpus().unwrap_err();
     server.join().unwrap();
     assert!(matches!(error, ClientError::Unreachable { .. }), "{error:?}");
     assert_eq!(error.exit_code(), 3);
@@ -329,7 +329,7 @@ fn a_program_that_does_not_know_the_token_is_sent_neither_it_nor_the_request() {
             reader.read_to_string(&mut rest).unwrap();
             rest
         });
-        let client = Client::new(Target { url, token: Some(TOKEN.into()) }).unwrap();
+        let client = Client::new(Target::with_secret(&url, None, TOKEN)).unwrap();
         let error = client.shutdown(true).unwrap_err();
         drop(client);
         assert!(matches!(error, ClientError::Untrusted { .. }), "{error:?}");

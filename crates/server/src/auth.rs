@@ -45,6 +45,8 @@ pub(crate) struct Authenticator {
     /// The cookie's name. It has the port, which cookies do not distinguish: two servers on a machine keep their sessions
     /// apart.
     cookie: String,
+    /// Whether the port speaks TLS: links say so, and cookies are sent nowhere else.
+    tls: bool,
     listens: SocketAddr,
     hosts: Hosts,
     clock: Clock,
@@ -91,11 +93,21 @@ impl Authenticator {
         Authenticator {
             token,
             cookie: format!("warpyard-{}", listens.port()),
+            tls: false,
             listens,
             hosts,
             clock,
             open: Mutex::default(),
         }
+    }
+
+    /// The same for a port that speaks TLS, or does not.
+    pub(crate) fn with_tls(self, tls: bool) -> Authenticator {
+        Authenticator { tls, ..self }
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
     }
 
     /// An authenticator whose sessions are stored in a data directory.
@@ -146,7 +158,7 @@ impl Authenticator {
     /// A one-time link for a caller.
     pub(crate) fn link(&self, caller: Caller) -> io::Result<String> {
         let host = self.hosts.of_link(&self.pages_host(&LoginIdentity::of(caller.clone())), self.listens);
-        Ok(format!("http://{host}/login?once={}", self.once(caller)?))
+        Ok(format!("{}://{host}/login?once={}", self.scheme(), self.once(caller)?))
     }
 
     /// Whether a user's cookie is accepted at the host a request names.
@@ -168,7 +180,7 @@ impl Authenticator {
         // A tunnel may lead here from another port.
         let named = headers.get(HOST).and_then(|host| host.to_str().ok()).and_then(port_of);
         let port = named.unwrap_or(self.listens.port());
-        Some(format!("http://{}:{port}/login?once={link}", self.pages_host(holder)))
+        Some(format!("{}://{}:{port}/login?once={link}", self.scheme(), self.pages_host(holder)))
     }
 
     /// The secret of a one-time link for a caller.
@@ -267,7 +279,7 @@ impl Authenticator {
     pub(crate) fn leave(&self, headers: &HeaderMap) -> String {
         let left: Vec<_> = self.cookies(headers).map(|id| self.digest("session", id)).collect();
         self.open().sessions.change(|sessions| sessions.retain(|hash, _| !left.contains(hash)));
-        format!("{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict", self.cookie)
+        format!("{}=; Path=/; Max-Age=0; {}", self.cookie, self.cookie_attributes())
     }
 
     /// The values of our cookie in a request.
@@ -288,7 +300,11 @@ impl Authenticator {
             }
             sessions.insert(hash, Session { until: now + SESSION, holder });
         });
-        Ok(format!("{}={id}; Path=/; Max-Age={SESSION}; HttpOnly; SameSite=Strict", self.cookie))
+        Ok(format!("{}={id}; Path=/; Max-Age={SESSION}; {}", self.cookie, self.cookie_attributes()))
+    }
+
+    fn cookie_attributes(&self) -> &'static str {
+        if self.tls { "HttpOnly; SameSite=Strict; Secure" } else { "HttpOnly; SameSite=Strict" }
     }
 
     fn open(&self) -> MutexGuard<'_, AuthState> {

@@ -1,6 +1,6 @@
 //! Copies of a server's state, made while it runs, and a data directory made of one.
 //!
-//! A backup is a directory: `log.db` and `history.db` as they were at one moment each, the token, and `backup.json`, which
+//! A backup is a directory: `log.db` and `history.db` as they were at one moment each, tokens and CA, and `backup.json`, which
 //! is written last and says what is there. The history is copied first, so that it is never ahead of the log.
 //!
 //! A restored log is older than what happened since. It goes on under a new id ([`crate::recovery`]), and its unfinished
@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::data::{DataDir, DataError};
 use crate::recovery::{self, RecoveryError, RecoveryReport};
 use crate::store::{self, HistoryError, Log, LogError, SqliteHistory};
+use crate::{tls, tokens};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -33,6 +34,9 @@ const MANIFEST: &str = "backup.json";
 
 const LOG: &str = "log.db";
 const HISTORY: &str = "history.db";
+
+/// Files by which people, workers and clients know the server: the token, personal tokens and workers' keys, and the CA.
+const IDENTITY: [&str; 4] = [TOKEN_FILE, tokens::FILE, tls::CA_CERT, tls::CA_KEY];
 
 /// How often progress is told.
 const TOLD_EVERY: Duration = Duration::from_millis(200);
@@ -205,8 +209,8 @@ pub fn backup(
         copy_database(&data.join(HISTORY), &to.join(HISTORY), progress)?;
     }
     copy_database(&data.join(LOG), &to.join(LOG), progress)?;
-    if data.join(TOKEN_FILE).exists() {
-        copy_file(&data.join(TOKEN_FILE), &to.join(TOKEN_FILE))?;
+    for name in IDENTITY.iter().filter(|name| data.join(name).exists()) {
+        copy_file(&data.join(name), &to.join(name))?;
     }
     let outputs = outputs.then(|| copy_outputs(&data, to, progress)).transpose()?;
     // Read back from the copy, so that what is said to be there can be restored.
@@ -259,8 +263,8 @@ pub fn restore(
     }
     for entry in &backup.files {
         let target = data.join(&entry.name);
-        // A token that is there is the one people have.
-        if entry.name == TOKEN_FILE && target.exists() {
+        // What is there is what people and workers know.
+        if IDENTITY.contains(&entry.name.as_str()) && target.exists() {
             continue;
         }
         progress(&entry.name, 0, entry.bytes);
@@ -339,7 +343,7 @@ fn check(from: &Path, progress: Progress<'_>) -> Result<Manifest, BackupError> {
         let path = from.join(&entry.name);
         let damaged = |why: &str| BackupError::Damaged { path: path.clone(), why: why.to_owned() };
         // Names are the ones that are ever written, and lead nowhere else.
-        if ![LOG, HISTORY, TOKEN_FILE].contains(&entry.name.as_str()) {
+        if !names().any(|name| name == entry.name) {
             return Err(damaged("a backup holds no such file"));
         }
         progress(&format!("checking {}", entry.name), 0, entry.bytes);
@@ -347,7 +351,7 @@ fn check(from: &Path, progress: Progress<'_>) -> Result<Manifest, BackupError> {
         if found.sha256 != entry.sha256 {
             return Err(damaged("its content is not what was written"));
         }
-        if entry.name != TOKEN_FILE
+        if !IDENTITY.contains(&entry.name.as_str())
             && let Some(corruption) = store::find_corruption(&path)?
         {
             return Err(damaged(&corruption));
@@ -461,9 +465,13 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
+/// The files of a backup.
+fn names() -> impl Iterator<Item = &'static str> {
+    [LOG, HISTORY].into_iter().chain(IDENTITY)
+}
+
 fn files_in(backup: &Path) -> Result<Vec<FileEntry>, BackupError> {
-    let names = [LOG, HISTORY, TOKEN_FILE];
-    let there = names.into_iter().filter(|name| backup.join(name).exists());
+    let there = names().filter(|name| backup.join(name).exists());
     there.map(|name| entry_of(&backup.join(name), name)).collect()
 }
 

@@ -86,12 +86,42 @@ pub struct Config {
     pub log_level: Option<LogLevel>,
     /// The form of log output; `text` unless set.
     pub log_format: Option<LogFormat>,
+    /// TLS of the port.
+    #[serde(default)]
+    pub tls: TlsConfig,
     /// The workers of other machines.
     #[serde(default)]
     pub workers: WorkersConfig,
     /// How much people may have.
     #[serde(default)]
     pub limits: LimitsConfig,
+}
+
+/// TLS of the port. Without files, the server makes certificates with a CA of its own.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsConfig {
+    /// Whether the port speaks TLS: `auto`, the default, does except on loopback; `on` always, `off` never.
+    pub mode: Option<TlsMode>,
+    /// A certificate of your own with its chain, in PEM; read again when it is renewed.
+    pub cert: Option<PathBuf>,
+    /// The key of that certificate, in PEM.
+    pub key: Option<PathBuf>,
+    /// The CA that clients are to know that certificate by, in PEM, where it is not one that every machine trusts.
+    pub ca: Option<PathBuf>,
+}
+
+/// Whether the port speaks TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TlsMode {
+    /// Except on loopback.
+    #[default]
+    Auto,
+    /// Always.
+    On,
+    /// Never: on a network, whoever listens in learns every token.
+    Off,
 }
 
 /// What concerns workers on other machines.

@@ -2,6 +2,7 @@
 
 mod cleanup;
 mod local_worker;
+mod port_tls;
 mod recovered;
 mod tcp_listener;
 
@@ -12,7 +13,7 @@ use crate::app::{App, AppParts};
 use crate::auth::Authenticator;
 use crate::caller::{Caller, Sharing};
 use crate::catch_up::ReplicaError;
-use crate::config::Config;
+use crate::config::{Config, TlsMode};
 use crate::consistency::ConsistencyError;
 use crate::convert::Defaults;
 use crate::data::{DataDir, DataError};
@@ -25,6 +26,7 @@ use crate::repairs::Repairs;
 use crate::router::router;
 use crate::serve::{Limits, serve};
 use crate::store::LogError;
+use crate::tls::{ServerTls, TlsError};
 use crate::tokens::{TokenFileError, Tokens};
 use crate::unix_listener::{BindError, SocketListener};
 use crate::usage_samples;
@@ -41,6 +43,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use warpyard_api::client::SYSTEM_SOCKET;
 use warpyard_api::quantity::Micros;
+use warpyard_api::token::Fingerprint;
 use warpyard_core::{Command, PolicyChoice, PolicyDef, Rejection, Span};
 use warpyard_policies::POLICIES;
 use warpyard_worker::accounts::{Account, is_root, own_uid};
@@ -66,6 +69,8 @@ pub struct Options {
     pub config: Config,
     /// Where to listen.
     pub listen: Option<String>,
+    /// Whether the port speaks TLS.
+    pub tls: Option<TlsMode>,
     /// Whether to serve everyone on this machine, each as themselves.
     pub shared: bool,
     /// Where they find the server.
@@ -116,6 +121,14 @@ pub enum DaemonError {
     /// The policy.
     #[error("{}", refused(.0))]
     Policy(Rejection),
+    /// TLS of the port.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// A certificate without its key, or a key without its certificate.
+    #[error(
+        "the configuration names {0} under [tls] and not the other: a certificate of your own has both cert and key"
+    )]
+    HalfTls(&'static str),
     /// The address.
     #[error("cannot listen on {address}")]
     Listen {
@@ -149,6 +162,10 @@ pub struct ReadyReport {
     pub url: String,
     /// Where people of this machine find it, where it is shared.
     pub socket: Option<PathBuf>,
+    /// The fingerprint of the CA by which others know the server, where it speaks TLS.
+    pub ca: Option<String>,
+    /// Whether tokens travel in the clear over a network.
+    pub exposed: bool,
     /// An address that lets whoever opens it first into the pages, for ten minutes.
     pub login: String,
     /// Where its data is.
@@ -201,14 +218,17 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
     };
     let hosts = Hosts::new(&options.config.hosts, &host_name(), sockets.address);
     let auth = Authenticator::kept(token, sockets.address, hosts, data.path(), clock);
+    let auth = auth.with_tls(sockets.tls.is_some());
     let login = auth.link(Caller::Owner).map_err(DaemonError::Runtime)?;
     let base = AppParts { engine: engine.clone(), auth, tokens, notices, layout, url: sockets.url(), stop };
-    let app = Arc::new(app(base, &options, sharing, agent.as_ref(), &repairs));
+    let mut app = app(base, &options, sharing, agent.as_ref(), &repairs);
+    app.reached = port_tls::reached(&options, sockets.address, sockets.tls.as_ref());
+    let app = Arc::new(app);
     let report = runtime.block_on(async {
         set_policy(&engine, policy).await?;
         set_limits(&engine, app.quotas.limits.clone()).await?;
         watch_claims(&app).await.map_err(|e| DaemonError::Runtime(io::Error::other(e)))?;
-        data.announce(&sockets.url())?;
+        data.announce(&sockets.url(), sockets.ca().map(|(print, _)| *print))?;
         ready_report(&app, &sockets, login, agent.as_ref(), replayed).await
     })?;
     ready(&report);
@@ -233,6 +253,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
 struct Sockets {
     port: TcpListener,
     address: SocketAddr,
+    tls: Option<ServerTls>,
     own: SocketListener,
     shared: Option<(PathBuf, SocketListener)>,
 }
@@ -263,19 +284,24 @@ impl Sockets {
                 Some((path, listener))
             }
         };
-        Ok(Sockets { port, address, own, shared })
+        let tls = port_tls::of(options, data.path(), address)?;
+        Ok(Sockets { port, address, tls, own, shared })
     }
 
     fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", port_tls::scheme(self.tls.as_ref()), self.address)
+    }
+
+    fn ca(&self) -> Option<&(Fingerprint, String)> {
+        self.tls.as_ref().and_then(ServerTls::ca)
     }
 
     fn serve(self, app: &Arc<App>, limits: Limits, runtime: &Runtime) -> Serving {
         let router = router(app.clone());
         Serving {
-            _own: self.own.serve(router.clone(), limits.of_one_user(), runtime),
-            shared: self.shared.map(|(_, socket)| socket.serve(router.clone(), limits, runtime)),
-            port: runtime.spawn(serve(self.port, router, limits)),
+            _own: self.own.serve(router.clone(), limits.of_one_user(), runtime.handle()),
+            shared: self.shared.map(|(_, socket)| socket.serve(router.clone(), limits, runtime.handle())),
+            port: runtime.spawn(serve(self.port, self.tls.as_ref().map(ServerTls::acceptor), router, limits)),
         }
     }
 }
@@ -321,6 +347,8 @@ async fn ready_report(
     };
     Ok(ReadyReport {
         url: sockets.url(),
+        ca: sockets.ca().map(|(print, _)| print.to_string()),
+        exposed: sockets.tls.is_none() && !sockets.address.ip().to_canonical().is_loopback(),
         socket: sockets.shared.as_ref().map(|(path, _)| path.clone()),
         login,
         data: app.data.clone(),

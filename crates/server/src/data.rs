@@ -5,8 +5,9 @@ use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use warpyard_api::client::{ADDRESS_FILE, TOKEN_FILE};
+use warpyard_api::client::{ADDRESS_FILE, CA_FILE, TOKEN_FILE};
 use warpyard_api::private_dir::{self, AllowedOwner, PrivateDirError};
+use warpyard_api::token::Fingerprint;
 use warpyard_worker::supervise::write_atomically;
 
 /// Why a data directory cannot be used.
@@ -119,8 +120,17 @@ impl DataDir {
         Ok(token)
     }
 
-    /// Leaves word of where the server listens, for the command line to find.
-    pub fn announce(&self, url: &str) -> Result<(), DataError> {
+    /// Leaves word of where the server listens and how its certificate is known, for the command line to find.
+    pub fn announce(&self, url: &str, ca: Option<Fingerprint>) -> Result<(), DataError> {
+        let path = self.path.join(CA_FILE);
+        let known = match ca {
+            Some(ca) => write_atomically(&path, format!("{ca}\n").as_bytes()),
+            None => fs::remove_file(&path).or_else(|e| match e.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(e),
+            }),
+        };
+        known.map_err(|source| DataError::Io { path, source })?;
         let path = self.path.join(ADDRESS_FILE);
         write_atomically(&path, format!("{url}\n").as_bytes())
             .map_err(|source| DataError::Io { path, source })

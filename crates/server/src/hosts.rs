@@ -82,7 +82,7 @@ pub(crate) fn port_of(host: &str) -> Option<u16> {
 }
 
 /// A host as its name and its port. The brackets of an IPv6 address are no part of the name.
-fn split(host: &str) -> (String, Option<u16>) {
+pub(crate) fn split(host: &str) -> (String, Option<u16>) {
     let host = host.trim();
     if let Some((v6, rest)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return (normal(v6), rest.strip_prefix(':').and_then(|port| port.parse().ok()));

@@ -21,6 +21,7 @@ pub mod engine;
 mod event_logging;
 mod forecast;
 mod forecast_cache;
+pub mod forwarder;
 mod hosts;
 mod http;
 mod idle_gpus;
@@ -50,6 +51,7 @@ pub mod store;
 mod summary;
 #[cfg(test)]
 mod testing;
+mod tls;
 mod tokens;
 mod units;
 mod unix_listener;
@@ -64,6 +66,7 @@ pub use http::openapi;
 pub use recording::recording;
 pub use replica::Reader;
 pub use replicator::Replicator;
+pub use tls::TlsError;
 pub use tokens::TokenFileError;
 pub use unix_listener::BindError;
 

@@ -103,9 +103,11 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
         stop,
     };
     let app = Arc::new(App { simulation: Some(simulation), ..App::new(base) });
-    data.announce(&url)?;
+    data.announce(&url, None)?;
     ready(&ReadyReport {
         url,
+        ca: None,
+        exposed: false,
         socket: None,
         login,
         data: data.path().to_owned(),
@@ -120,8 +122,8 @@ pub fn run(server: SimulatedServer, ready: impl FnOnce(&ReadyReport)) -> Result<
     });
     runtime.spawn(usage_samples::sample_periodically(engine.clone(), None, SAMPLE_EVERY));
     let router = router(app);
-    let _own_socket = own_socket.serve(router.clone(), limits.of_one_user(), &runtime);
-    let serving = runtime.spawn(serve(listener, router, limits));
+    let _own_socket = own_socket.serve(router.clone(), limits.of_one_user(), runtime.handle());
+    let serving = runtime.spawn(serve(listener, None, router, limits));
     runtime.block_on(asked_to_end(stopped, serving));
     engine.stop();
     let ended = threads.join();

@@ -45,11 +45,16 @@ pub(crate) fn server() -> Server {
 
 /// A server with a clock of its own.
 pub(crate) fn server_at(clock: Clock) -> Server {
-    server_in(tempfile::tempdir().expect("a directory"), clock)
+    server_in(tempfile::tempdir().expect("a directory"), clock, |_| {})
+}
+
+/// A server with other settings.
+pub(crate) fn server_with(set: impl FnOnce(&mut App)) -> Server {
+    server_in(tempfile::tempdir().expect("a directory"), Clock::system(), set)
 }
 
 /// A server that goes on from what is in a directory.
-fn server_in(data: tempfile::TempDir, clock: Clock) -> Server {
+fn server_in(data: tempfile::TempDir, clock: Clock, set: impl FnOnce(&mut App)) -> Server {
     let log_path = data.path().join("log.db");
     let mut log = Log::open(&log_path).expect("a log");
     let cluster = log.load(&default_policy()).expect("what was kept").cluster;
@@ -62,7 +67,7 @@ fn server_in(data: tempfile::TempDir, clock: Clock) -> Server {
     let notices = replicator.notices();
     let (engine, threads) = EngineHandle::start(engine(), log, replicator, || {});
     let listens = "127.0.0.1:7700".parse().expect("an address");
-    let app = Arc::new(App::new(AppParts {
+    let mut app = App::new(AppParts {
         engine: engine.clone(),
         auth: Authenticator::kept(
             TOKEN.into(),
@@ -76,7 +81,9 @@ fn server_in(data: tempfile::TempDir, clock: Clock) -> Server {
         layout,
         url: "http://127.0.0.1:7700".into(),
         stop: tokio::sync::mpsc::unbounded_channel().0,
-    }));
+    });
+    set(&mut app);
+    let app = Arc::new(app);
     Server { router: router(app.clone()), app, engine, _threads: threads, _data: data }
 }
 
@@ -109,7 +116,7 @@ impl Server {
         threads.join().expect("an engine that stops in peace");
         drop((router, app, engine));
         done(data.path());
-        server_in(data, clock)
+        server_in(data, clock, |_| {})
     }
 
     /// The header `Host` of the owner's pages.

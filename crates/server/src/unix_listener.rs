@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tokio::net::{UnixListener, UnixSocket};
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 use warpyard_api::client::SOCKET_FILE;
 
 /// A socket that cannot be listened on.
@@ -48,9 +48,9 @@ impl SocketListener {
     }
 
     /// Serves connections for as long as the server lives.
-    pub(crate) fn serve(mut self, router: Router, limits: Limits, runtime: &Runtime) -> SocketListener {
+    pub(crate) fn serve(mut self, router: Router, limits: Limits, runtime: &Handle) -> SocketListener {
         if let Some(listener) = self.listener.take() {
-            runtime.spawn(serve(listener, router, limits));
+            runtime.spawn(serve(listener, None, router, limits));
         }
         self
     }

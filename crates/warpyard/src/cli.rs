@@ -3,7 +3,7 @@
 use crate::commands::{
     act, admin, allocate, attach, claim, compare, completions, doctor, down, estimate, gpus, history, info,
     install, learn, limits, login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce,
-    resume, retry, run, schema, show, sim, snapshot, submit, throughputs, token, trace, up, wait, why,
+    resume, retry, run, schema, show, sim, snapshot, submit, throughputs, tls, token, trace, up, wait, why,
     workers,
 };
 use crate::context::Context;
@@ -41,7 +41,7 @@ pub(crate) struct Global {
     /// Print JSON, in a stable form for scripts; errors too
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Server to talk to, such as http://gpu1:7700 [env: WARPYARD_SERVER] [default: the one of the data directory]
+    /// Server to talk to, such as https://gpu1:7700 [env: WARPYARD_SERVER] [default: the one of the data directory]
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
     /// The server's data directory [env: WARPYARD_DATA] [default: ~/.local/state/warpyard]
@@ -116,8 +116,10 @@ pub(crate) enum Command {
     History(history::History),
     /// Show the server's address, data directory, policy and load
     Info(info::Info),
-    /// Print a link that logs a browser in to the web pages, once
+    /// Print a link that logs one browser in to the pages, or log in to another machine's server
     Login(login::Login),
+    /// Show how other machines reach the server and the CA they know it by, or print its certificate
+    Tls(tls::Tls),
     /// Make, list and revoke tokens: for people on other machines, and for workers to join with
     Token(token::Token),
     /// Stop the server; running tasks continue and the next `up` takes them over
@@ -199,6 +201,7 @@ impl Command {
             Self::History(command) => command.run(context),
             Self::Info(command) => command.run(context),
             Self::Login(command) => command.run(context),
+            Self::Tls(command) => command.run(context),
             Self::Token(command) => command.run(context),
             Self::Down(command) => command.run(context),
             Self::Estimate(command) => command.run(context),

@@ -11,7 +11,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Jobs", &["run", "submit", "ps", "show", "why", "logs", "wait", "history"]),
     ("Change jobs", &["cancel", "retry", "hold", "release", "pause", "resume", "priority"]),
     ("Interactive work", &["attach", "claim", "claims", "extend", "adopt"]),
-    ("Server and GPUs", &["up", "down", "info", "login", "token", "gpus", "workers", "drain", "limits"]),
+    (
+        "Server and GPUs",
+        &["up", "down", "info", "login", "token", "tls", "gpus", "workers", "drain", "limits"],
+    ),
     ("Policies", &["policies", "policy", "sim", "compare", "replay", "trace", "reproduce"]),
     ("Planning and sharing", &["estimate", "plan", "learn", "allocate", "throughputs"]),
     (

@@ -12,6 +12,20 @@ pub(crate) enum UsageError {
     /// No home to install in.
     #[error("HOME is not set to a directory, so there is nowhere to install for you")]
     NoHome,
+    /// A server without a CA.
+    #[error("the server has no CA of its own: it speaks plain HTTP, or has a certificate from files")]
+    NoCa,
+    /// A secret without an address.
+    #[error(
+        "a secret alone does not say whose it is; paste the whole token, or name the server with --server"
+    )]
+    WhichServer,
+    /// A login on a machine that does not know the person.
+    #[error(
+        "no server on this machine knows you, so that none can make a token for {0}; run `warpyard token create` on its \
+         machine, then `warpyard login --token -` here"
+    )]
+    NobodyKnowsYou(String),
     /// Nothing to uninstall.
     #[error("nothing is installed here, or it was not installed by `warpyard install`")]
     NotInstalled,

@@ -310,6 +310,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
         "server",
         &[
             &["clock"],
+            &["tls"],
             &["tokens"],
             &["caller"],
             &["hosts"],
@@ -356,6 +357,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["pages"],
             &["router"],
             &["unix_listener"],
+            &["forwarder"],
             &["usage_samples"],
             &["daemon"],
             &["simulated_server"],

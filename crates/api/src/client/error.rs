@@ -4,6 +4,7 @@ use super::discovery::Target;
 use super::stream::VerificationError;
 use crate::private_dir::PrivateDirError;
 use crate::problem::render_bare;
+use crate::token::{FingerprintError, TokenError};
 use crate::wire::ProblemBody;
 use std::io;
 use std::path::PathBuf;
@@ -59,8 +60,23 @@ pub enum ClientError {
         /// The failed check.
         source: VerificationError,
     },
+    /// The personal token is damaged, or of another kind.
+    #[error("WARPYARD_TOKEN cannot be used: {0}")]
+    BadToken(#[source] TokenError),
+    /// The fingerprint of a CA cannot be parsed.
+    #[error(transparent)]
+    BadFingerprint(FingerprintError),
+    /// Others can read the file with the user's tokens.
+    #[error("{} holds your tokens and can be read by others (mode {mode:o}); run `chmod 600` on it, and `warpyard token revoke` \
+             the tokens if others may have read them", path.display())]
+    ExposedFile {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// The text is not the address of a server.
-    #[error("'{url}' is not the address of a server: {fault}; write http://host:port")]
+    #[error("'{url}' is not the address of a server: {fault}; write https://host:port")]
     BadAddress {
         /// The text.
         url: String,
@@ -96,10 +112,15 @@ impl ClientError {
         match self {
             Self::Refused(body) if body.status < 500 => 2,
             Self::Unauthorised { .. } | Self::BadAddress { .. } | Self::NotPrivate(_) => 2,
+            Self::BadToken(_) | Self::BadFingerprint(_) | Self::ExposedFile { .. } => 2,
             Self::Untrusted {
                 source:
                     VerificationError::WrongProof
                     | VerificationError::UnknownToken
+                    | VerificationError::Fingerprint { .. }
+                    | VerificationError::NoKnownCa { .. }
+                    | VerificationError::NoTls
+                    | VerificationError::SpeaksTls
                     | VerificationError::Host { .. },
                 ..
             } => 2,
@@ -143,6 +164,21 @@ fn untrusted(url: &str, why: &VerificationError) -> String {
                 "{url} is not trusted: {why}; start your own server with `warpyard up`, or ask that user what they run there"
             )
         }
+        VerificationError::Fingerprint { .. } => format!(
+            "{url} is not trusted: {why}. Nothing was sent. Either the server was set up anew, and you need another token, or \
+             another machine answers in its place"
+        ),
+        VerificationError::NoKnownCa { found, .. } => format!(
+            "{url} is not trusted: {why}. Nothing was sent. Compare {found} with what `warpyard tls` prints on the server; \
+             if they are the same, give it with --ca to `warpyard login`, or as WARPYARD_CA"
+        ),
+        VerificationError::NoTls => {
+            format!("{url} is not trusted: {why}; write http:// if that is meant. Nothing was sent")
+        }
+        VerificationError::SpeaksTls => {
+            format!("the token was not sent to {url}: {why}; write https:// in its address")
+        }
+        VerificationError::Tls(_) => format!("{url} is not trusted: {why}. Nothing was sent"),
         VerificationError::NoProof { .. } => format!(
             "the token was not sent to {url}: {why}. Either it is a server older than this program, to be updated, or \
              another program listens there"
@@ -176,7 +212,7 @@ fn unauthorised(url: &str, had_token: bool) -> String {
     let what = if had_token { "does not accept this token" } else { "wants a token" };
     format!(
         "the server at {url} {what}; set WARPYARD_DATA to its data directory, or WARPYARD_TOKEN to the text of the file \
-         'token' there"
+         'token' there; or make a personal token with `warpyard token create` on its machine, and log in with it"
     )
 }
 

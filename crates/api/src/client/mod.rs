@@ -5,14 +5,20 @@
 mod discovery;
 mod error;
 mod http;
+mod known_servers;
 mod stream;
 mod terminal;
+mod tls;
 mod transport;
 
-pub use discovery::{ADDRESS_FILE, SOCKET_FILE, SYSTEM_SOCKET, TOKEN_FILE, Target, data_dir, find_server};
+pub use discovery::{
+    ADDRESS_FILE, CA_FILE, SOCKET_FILE, SYSTEM_SOCKET, TOKEN_FILE, Target, data_dir, find_server,
+};
 pub use error::ClientError;
-pub use stream::VerificationError;
+pub use known_servers::{KnownServer, KnownServers};
+pub use stream::{VerificationError, connect_plain};
 pub use terminal::TerminalConnection;
+pub use tls::client_config;
 
 use crate::problem::code;
 use crate::quantity::Micros;
@@ -22,10 +28,11 @@ use crate::wire::{
     HistoryFilter, HistoryRow, InfoView, JobFilter, JobView, JoinReply, JoinRequest, LimitView, LogFilter,
     LoginView, Page, PolicySpec, PolicyView, Preview, PriorityRequest, ProblemBody, Progress, ProgressReply,
     RebuildResult, RetryRequest, ShutdownRequest, SnapshotUpload, State, SubmitReply, SubmitRequest,
-    Throughputs, TokenReply, TokenRequest, TokenView, WhyView, WorkerIdentity, WorkerView,
+    Throughputs, TlsView, TokenReply, TokenRequest, TokenView, WhyView, WorkerIdentity, WorkerView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::borrow::Cow;
 use std::fmt::Write;
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -84,7 +91,9 @@ impl Client {
             let agent = transport::agent(config.proxy(None).build(), &target);
             return Ok(Self { agent, base: "http://localhost".into(), target });
         }
-        let config = if discovery::is_loopback(&target.url) { config.proxy(None) } else { config };
+        // A proxy would have to be asked for a tunnel, and is not: with TLS a connection is always direct.
+        let direct = target.is_tls() || discovery::is_loopback(&target.url);
+        let config = if direct { config.proxy(None) } else { config };
         Ok(Self { agent: transport::agent(config.build(), &target), base: target.url.clone(), target })
     }
 
@@ -105,7 +114,7 @@ impl Client {
 
     /// Submits a job. With an idempotency key the request can be repeated safely.
     pub fn submit(&self, submit: &SubmitRequest) -> Result<SubmitReply, ClientError> {
-        self.post("/v1/jobs", submit)
+        self.post("/v1/jobs", &self.named(submit))
     }
 
     /// A page of jobs.
@@ -246,7 +255,10 @@ impl Client {
 
     /// Claims devices.
     pub fn claim(&self, request: &ClaimRequest) -> Result<ClaimView, ClientError> {
-        self.post("/v1/claims", request)
+        match self.has_personal_token() {
+            true => self.post("/v1/claims", &ClaimRequest { user: None, ..request.clone() }),
+            false => self.post("/v1/claims", request),
+        }
     }
 
     /// Claims the devices that a process already uses.
@@ -316,7 +328,19 @@ impl Client {
 
     /// The position and expected start of a job, were it submitted now.
     pub fn preview(&self, submit: &SubmitRequest) -> Result<Preview, ClientError> {
-        self.post("/v1/jobs?dry_run=true", submit)
+        self.post("/v1/jobs?dry_run=true", &self.named(submit))
+    }
+
+    /// A submission as it is sent. A personal token says whose it is, on a machine where its holder may go by another name.
+    fn named<'a>(&self, submit: &'a SubmitRequest) -> Cow<'a, SubmitRequest> {
+        match self.has_personal_token() {
+            true => Cow::Owned(SubmitRequest { user: None, ..submit.clone() }),
+            false => Cow::Borrowed(submit),
+        }
+    }
+
+    fn has_personal_token(&self) -> bool {
+        self.target.token.as_deref().is_some_and(|token| token.parse::<Secret>().is_ok())
     }
 
     /// Announces the manifest of a snapshot; returns what must still be sent.
@@ -361,8 +385,13 @@ impl Client {
     /// the key as its token is the worker's. Safe to repeat with the same name and key.
     pub fn join(token: &JoinToken, name: &str, key: &Secret) -> Result<JoinReply, ClientError> {
         let secret = token.secret.as_str().to_owned();
-        let client = Client::new(Target { url: token.server.clone(), token: Some(secret.clone()) })?;
+        let client = Client::new(Target::with_secret(&token.server, token.ca, &secret))?;
         client.post("/v1/workers/join", &JoinRequest { secret, name: name.into(), key: key.as_str().into() })
+    }
+
+    /// How others reach the server, and by which CA they know it.
+    pub fn tls(&self) -> Result<TlsView, ClientError> {
+        self.get("/v1/tls", &())
     }
 
     /// The worker that this client's key belongs to.

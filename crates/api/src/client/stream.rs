@@ -1,13 +1,14 @@
-//! Verified connections: the process that listens on a socket must belong to root or to this user, and a server on a
-//! TCP port must prove that it knows the token. Nothing is sent before, so that another user's process that took a
+//! Verified connections: the process that listens on a socket must belong to root or to this user, a server with TLS must
+//! have a certificate of the right CA, and one on a plain TCP port must prove that it knows the token. Nothing is sent before, so that another user's process that took a
 //! dead server's address learns neither the token nor a job.
 
-use super::discovery::{Target, socket_path};
+use super::discovery::{Target, full_url, socket_path};
 use super::http::{read_body, read_head};
+use super::tls::{self, TlsStream};
 use super::{ANSWER_WITHIN, CONNECT_WITHIN};
 use crate::private_dir::describe_user;
 use crate::proof::{self, SecretDigest};
-use crate::token::Secret;
+use crate::token::{Fingerprint, Secret};
 use crate::wire::ProofView;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::fs::{File, OpenOptions};
@@ -48,6 +49,33 @@ pub enum VerificationError {
     /// The peer gives a wrong proof.
     #[error("it does not know the token")]
     WrongProof,
+    /// The server's certificate does not come from the CA that is expected.
+    #[error("its certificate comes from a CA with the fingerprint {found}, and {expected} was expected")]
+    Fingerprint {
+        /// The fingerprint in the token, or of the login.
+        expected: Fingerprint,
+        /// The fingerprint of the CA that the server presented.
+        found: Fingerprint,
+    },
+    /// The server's certificate comes from no CA that this machine trusts, and no fingerprint is known.
+    #[error(
+        "its certificate comes from a CA that this machine does not know, with the fingerprint {found} ({fault})"
+    )]
+    NoKnownCa {
+        /// The fingerprint of the CA that the server presented.
+        found: Fingerprint,
+        /// What is wrong with the certificate.
+        fault: String,
+    },
+    /// The peer does not speak TLS.
+    #[error("it does not speak TLS")]
+    NoTls,
+    /// The peer speaks TLS only.
+    #[error("it speaks TLS only")]
+    SpeaksTls,
+    /// TLS failed for another reason.
+    #[error("TLS failed: {0}")]
+    Tls(String),
     /// The server gives no proofs for this host and port.
     #[error("it does not answer for {host}")]
     Host {
@@ -66,6 +94,7 @@ impl From<VerificationError> for io::Error {
 #[derive(Debug)]
 pub(super) enum Stream {
     Port(TcpStream),
+    Tls(Box<TlsStream>),
     Socket(UnixStream),
 }
 
@@ -89,16 +118,38 @@ impl Stream {
         for limit in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
             limit(&stream, Some(ANSWER_WITHIN))?;
         }
-        prove(&mut stream, &[&dialled, &host], target.token.as_deref())?;
-        for limit in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
-            limit(&stream, None)?;
+        let stream = match target.is_tls() {
+            // The certificate says who the server is.
+            true => Stream::Tls(Box::new(tls::handshake(stream, &host, target.ca)?)),
+            false => {
+                prove(&mut stream, &[&dialled, &host], target.token.as_deref())?;
+                Stream::Port(stream)
+            }
+        };
+        stream.set_read_timeout(None)?;
+        stream.set_write_timeout(None)?;
+        Ok(stream)
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self, Stream::Tls(_))
+    }
+
+    /// Takes bytes that have arrived and that the kernel knows nothing of any more, because they were decrypted together with
+    /// others.
+    pub(super) fn take_decrypted(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Stream::Tls(stream) = self {
+            // Ends with `WouldBlock` when there is nothing more.
+            let _all_taken = stream.conn.reader().read_to_end(&mut bytes);
         }
-        Ok(Stream::Port(stream))
+        bytes
     }
 
     pub(super) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         match self {
             Stream::Port(stream) => stream.set_nonblocking(nonblocking),
+            Stream::Tls(stream) => stream.sock.set_nonblocking(nonblocking),
             Stream::Socket(stream) => stream.set_nonblocking(nonblocking),
         }
     }
@@ -106,6 +157,7 @@ impl Stream {
     pub(super) fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Port(stream) => stream.set_read_timeout(limit),
+            Stream::Tls(stream) => stream.sock.set_read_timeout(limit),
             Stream::Socket(stream) => stream.set_read_timeout(limit),
         }
     }
@@ -113,8 +165,21 @@ impl Stream {
     pub(super) fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
         match self {
             Stream::Port(stream) => stream.set_write_timeout(limit),
+            Stream::Tls(stream) => stream.sock.set_write_timeout(limit),
             Stream::Socket(stream) => stream.set_write_timeout(limit),
         }
+    }
+}
+
+/// Connects to a server on a plain TCP port, and verifies that it knows the token; for clients other than
+/// [`Client`](super::Client), which go on with HTTP on this connection.
+pub fn connect_plain(target: &Target) -> io::Result<TcpStream> {
+    match Stream::connect(
+        &Target { url: full_url(&target.url).map_err(io::Error::other)?, ..target.clone() },
+        None,
+    )? {
+        Stream::Port(stream) => Ok(stream),
+        Stream::Tls(_) | Stream::Socket(_) => Err(io::ErrorKind::InvalidInput.into()),
     }
 }
 
@@ -151,6 +216,7 @@ pub(super) fn prove(stream: &mut (impl Read + Write), hosts: &[&str], token: Opt
                 };
             }
             421 => {}
+            426 => return Err(VerificationError::SpeaksTls.into()),
             401 if !which.is_empty() => return Err(VerificationError::UnknownToken.into()),
             status => return Err(VerificationError::NoProof { status }.into()),
         }
@@ -160,9 +226,10 @@ pub(super) fn prove(stream: &mut (impl Read + Write), hosts: &[&str], token: Opt
 
 /// The host and port of an address.
 pub(super) fn host_and_port(url: &str) -> String {
-    let host = url.strip_prefix("http://").unwrap_or("localhost");
+    let (scheme, host) = url.split_once("://").unwrap_or(("http", "localhost"));
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    if has_port { host.to_owned() } else { format!("{host}:80") }
+    let usual = if scheme == "https" { 443 } else { 80 };
+    if has_port { host.to_owned() } else { format!("{host}:{usual}") }
 }
 
 fn connect_port(addresses: impl IntoIterator<Item = SocketAddr>) -> io::Result<TcpStream> {
@@ -196,6 +263,7 @@ impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Port(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
             Stream::Socket(stream) => stream.read(buffer),
         }
     }
@@ -205,6 +273,7 @@ impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Port(stream) => stream.write(bytes),
+            Stream::Tls(stream) => stream.write(bytes),
             Stream::Socket(stream) => stream.write(bytes),
         }
     }
@@ -212,6 +281,7 @@ impl Write for Stream {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Stream::Port(stream) => stream.flush(),
+            Stream::Tls(stream) => stream.flush(),
             Stream::Socket(stream) => stream.flush(),
         }
     }
@@ -221,6 +291,7 @@ impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Stream::Port(stream) => stream.as_fd(),
+            Stream::Tls(stream) => stream.sock.as_fd(),
             Stream::Socket(stream) => stream.as_fd(),
         }
     }

@@ -31,7 +31,9 @@ impl TerminalConnection {
 
     /// Takes the bytes that came with the response; reading continues after them.
     pub fn take_arrived(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.rest)
+        let mut arrived = std::mem::take(&mut self.rest);
+        arrived.extend(self.stream.take_decrypted());
+        arrived
     }
 }
 

@@ -113,6 +113,10 @@ impl Transport for Connected {
         Ok(length > 0)
     }
 
+    fn is_tls(&self) -> bool {
+        self.stream.is_tls()
+    }
+
     fn is_open(&mut self) -> bool {
         let nothing_to_read = |stream: &mut Stream| {
             stream.set_nonblocking(true)?;

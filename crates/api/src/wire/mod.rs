@@ -42,5 +42,7 @@ pub use simulation::{SimulationUpdate, SimulationView};
 pub use snapshot::{SnapshotUpload, SnapshotView};
 pub use throughput::{Progress, ProgressReply, Throughput, Throughputs};
 pub use time::Timestamp;
-pub use token::{JoinReply, JoinRequest, TokenReply, TokenRequest, TokenRole, TokenView, WorkerIdentity};
+pub use token::{
+    JoinReply, JoinRequest, TlsView, TokenReply, TokenRequest, TokenRole, TokenView, WorkerIdentity,
+};
 pub use why::{FreeDevice, Needs, StartRange, Suggestion, TaskAhead, WhyView};

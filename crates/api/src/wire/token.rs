@@ -143,3 +143,15 @@ pub struct WorkerIdentity {
     /// Whether it may vouch for the users of its machine.
     pub vouch: bool,
 }
+
+/// How others reach a server, and how they know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TlsView {
+    /// The address that tokens carry.
+    pub server: String,
+    /// The fingerprint of the CA that the server's certificate comes from; none where it speaks plain HTTP or has a
+    /// certificate of a public CA.
+    pub fingerprint: Option<String>,
+    /// The CA's certificate, in PEM.
+    pub certificate: Option<String>,
+}

@@ -27,6 +27,7 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use access::VOUCHED_USER;
 pub(crate) use claims::watch_again as watch_claims;
 
 pub use openapi::openapi;
@@ -114,9 +115,9 @@ impl App {
             let why = "tasks run as their users here, and the token belongs to none; name one as \"user\"";
             return Err(Refusal::new(403, code::NO_ACCOUNT, why));
         }
-        // Where every task runs as the server does, a job belongs to the server's account by default.
-        let asked = asked
-            .or_else(|| self.account.as_ref().filter(|_| self.sharing.is_none()).map(|a| a.name.clone()));
+        // Where every task runs as the server does, the owner's jobs belong to the server's account by default.
+        let is_owners = self.sharing.is_none() && who.name().is_none();
+        let asked = asked.or_else(|| self.account.as_ref().filter(|_| is_owners).map(|a| a.name.clone()));
         let user = who.submits_for(asked)?;
         self.must_have_account(&user)?;
         Ok(user)

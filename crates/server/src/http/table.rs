@@ -13,8 +13,8 @@ use warpyard_api::wire::{
     JoinRequest, LimitView, LogFilter, LoginView, Notice, Page, PolicyPreview, PolicySpec, PolicyView,
     Preview, PriorityRequest, Progress, ProgressReply, ProofView, RebuildResult, ReplayRequest, ReplayView,
     RetryRequest, ShutdownRequest, SimulationUpdate, SimulationView, SnapshotUpload, SubmitReply,
-    SubmitRequest, TaskView, Throughputs, TokenReply, TokenRequest, TokenView, WhyView, WorkerIdentity,
-    WorkerView,
+    SubmitRequest, TaskView, Throughputs, TlsView, TokenReply, TokenRequest, TokenView, WhyView,
+    WorkerIdentity, WorkerView,
 };
 
 /// The description of attaching to a terminal, with the protocol of the upgraded connection.
@@ -230,6 +230,8 @@ fn server_endpoints() -> Vec<Endpoint> {
 
 fn identity_endpoints() -> Vec<Endpoint> {
     vec![
+        get("/v1/tls", "Show how others reach the server, and the CA that they know its certificate by.", tokens::tls)
+            .returns::<TlsView>(),
         get("/v1/tokens", "List your tokens, without their secrets; admins see everyone's.", tokens::list)
             .returns::<Vec<TokenView>>(),
         post("/v1/tokens", "Make a personal token, or a join token for workers. Its secret is shown this once.", tokens::create)

@@ -13,7 +13,8 @@ use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::Micros;
 use warpyard_api::token::{JoinToken, PersonalToken};
 use warpyard_api::wire::{
-    JoinReply, JoinRequest, Timestamp, TokenReply, TokenRequest, TokenRole, TokenView, WorkerIdentity,
+    JoinReply, JoinRequest, Timestamp, TlsView, TokenReply, TokenRequest, TokenRole, TokenView,
+    WorkerIdentity,
 };
 use warpyard_worker::accounts::Account;
 
@@ -202,6 +203,15 @@ pub(super) async fn join(
     }
     let vouch = redeemed? || app.may_vouch(&worker);
     Ok(Json(JoinReply { worker, vouch, ca: app.reached.ca.as_ref().map(|(_, pem)| pem.clone()) }))
+}
+
+/// How others reach the server, and by which CA they know it.
+pub(super) async fn tls(State(app): AppState) -> Json<TlsView> {
+    let (fingerprint, certificate) = match &app.reached.ca {
+        Some((print, pem)) => (Some(print.to_string()), Some(pem.clone())),
+        None => (None, None),
+    };
+    Json(TlsView { server: app.reached.url.clone(), fingerprint, certificate })
 }
 
 /// The worker that the caller's key belongs to.

@@ -28,9 +28,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use tower::ServiceExt;
 use write_timeout::WriteTimeoutStream;
 
@@ -110,6 +112,9 @@ pub(crate) trait Acceptor: Send + Sync + 'static {
 
     /// Accepts the next connection, with where it comes from.
     fn accept(&self) -> impl Future<Output = io::Result<(Self::Stream, ConnectionSource)>> + Send;
+
+    /// Waits for the first byte of a connection, without taking it.
+    fn first_byte(stream: &Self::Stream) -> impl Future<Output = io::Result<u8>> + Send;
 }
 
 /// Where a connection comes from.
@@ -133,6 +138,14 @@ impl Acceptor for TcpListener {
         let local = stream.local_addr()?;
         Ok((stream, ConnectionSource::Tcp(local, peer)))
     }
+
+    async fn first_byte(stream: &TcpStream) -> io::Result<u8> {
+        let mut first = [0];
+        match stream.peek(&mut first).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(first[0]),
+        }
+    }
 }
 
 impl Acceptor for UnixListener {
@@ -143,10 +156,19 @@ impl Acceptor for UnixListener {
         let peer = PeerCredentials::of(&stream);
         Ok((stream, ConnectionSource::Unix(peer)))
     }
+
+    async fn first_byte(_stream: &UnixStream) -> io::Result<u8> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "TLS is for ports"))
+    }
 }
 
-/// Serves connections with a router for as long as the server lives.
-pub(crate) async fn serve(listener: impl Acceptor, router: Router, limits: Limits) {
+/// Serves connections with a router for as long as the server lives; those of a port with TLS, where it has that.
+pub(crate) async fn serve<A: Acceptor>(
+    listener: A,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    limits: Limits,
+) {
     let (sockets, users) = (Arc::new(Semaphore::new(limits.connections)), Arc::<Quota<u32>>::default());
     let ports = ListenerQuotas::new(&limits);
     loop {
@@ -183,7 +205,19 @@ pub(crate) async fn serve(listener: impl Acceptor, router: Router, limits: Limit
                 let tell = move |request: &mut Request| {
                     request.extensions_mut().insert(told.clone());
                 };
-                let answered = answer(stream, tell, router, limits, held);
+                let tls = tls.clone();
+                // A handshake counts as the beginning of an unauthenticated connection: it has as little time, and gives way
+                // as soon.
+                let answered = async move {
+                    match tls {
+                        None => answer(stream, tell, router, limits, held).await,
+                        Some(tls) => {
+                            if let Some(stream) = handshake::<A>(&tls, stream).await {
+                                answer(stream, tell, router, limits, held).await;
+                            }
+                        }
+                    }
+                };
                 tokio::spawn(async move {
                     tokio::select! {
                         () = answered => {}
@@ -194,6 +228,25 @@ pub(crate) async fn serve(listener: impl Acceptor, router: Router, limits: Limit
             }
         }
     }
+}
+
+/// The answer to a client that speaks plain HTTP where TLS is spoken, such as a browser that was given no scheme.
+const SPEAKS_TLS: &str = "HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.2\r\nConnection: Upgrade, close\r\nContent-Type: \
+    text/plain; charset=utf-8\r\nContent-Length: 57\r\n\r\nThis server speaks HTTPS: write https:// in its address.\n";
+
+/// The first byte of a TLS handshake.
+const HANDSHAKE: u8 = 0x16;
+
+/// Negotiates TLS with a client; none where that fails.
+async fn handshake<A: Acceptor>(tls: &TlsAcceptor, mut stream: A::Stream) -> Option<TlsStream<A::Stream>> {
+    if A::first_byte(&stream).await.ok()? == HANDSHAKE {
+        return tls.accept(stream).await.ok();
+    }
+    let _gone = stream.write_all(SPEAKS_TLS.as_bytes()).await;
+    let _gone = stream.shutdown().await;
+    // What the client sent is taken: closing a connection with unread bytes would make the kernel drop the answer.
+    let _gone = stream.read(&mut [0; 4096]).await;
+    None
 }
 
 /// Waits until a connection was unauthenticated for too long; forever, once it is authenticated.

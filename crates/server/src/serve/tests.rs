@@ -50,8 +50,8 @@ async fn ways(server: &Server, limits: Limits) -> [Way; 2] {
     let address = port.local_addr().expect("an address");
     let dir = tempfile::tempdir().expect("a directory");
     let socket = UnixListener::bind(dir.path().join("s")).expect("a socket");
-    tokio::spawn(serve(port, router(server.app.clone()), limits));
-    tokio::spawn(serve(socket, router(server.app.clone()), limits));
+    tokio::spawn(serve(port, None, router(server.app.clone()), limits));
+    tokio::spawn(serve(socket, None, router(server.app.clone()), limits));
     [Way::Port(address), Way::Socket(dir)]
 }
 
@@ -205,4 +205,37 @@ async fn a_reader_of_events_that_stops_reading_is_cut_off_and_others_have_everyt
     }
     timeout(LONG, cut_off).await.expect("it is cut off").expect("without a panic");
     assert_eq!(timeout(LONG, heard).await.expect("all of it").expect("without a panic"), 400);
+}
+
+#[tokio::test]
+async fn handshakes_that_do_not_go_on_give_way_and_end_in_time_while_others_are_served() {
+    let (server, dir) = (server(), tempfile::tempdir().expect("a directory"));
+    let tls = crate::tls::ServerTls::with_own_ca(dir.path(), Vec::new()).expect("TLS");
+    let port = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = port.local_addr().expect("an address");
+    let limits = Limits {
+        unknown: 16,
+        unknown_per_address: 8,
+        unknown_within: Duration::from_secs(2),
+        ..Limits::default()
+    };
+    tokio::spawn(serve(port, Some(tls.acceptor()), router(server.app.clone()), limits));
+    let mut stalled = Vec::new();
+    for beginning in [&b"\x16"[..], b"\x16\x03\x01\x02\x00\x01", b""].into_iter().cycle().take(300) {
+        let mut stream = TcpStream::connect(address).await.expect("a connection");
+        // It may have given way already.
+        let _gave_way = stream.write_all(beginning).await;
+        stalled.push(stream);
+    }
+    let config =
+        warpyard_api::client::client_config(Some(tls.ca().expect("a CA").0)).expect("a configuration");
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let name = tokio_rustls::rustls::pki_types::ServerName::try_from("localhost").expect("a name");
+    let mut stream = connector.connect(name, stream).await.expect("a handshake");
+    stream.write_all(request("/v1/info", CLOSE).as_bytes()).await.expect("sent");
+    assert!(all_of(&mut stream).await.starts_with("HTTP/1.1 200"), "whoever comes with a token is served");
+    for mut stream in stalled {
+        assert_eq!(all_of(&mut stream).await, "", "all of them are closed in the end");
+    }
 }

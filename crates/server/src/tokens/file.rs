@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use warpyard_api::proof::SecretDigest;
 
 /// Its name in the data directory.
-pub(super) const NAME: &str = "tokens.json";
+pub(crate) const NAME: &str = "tokens.json";
 
 /// The most revoked keys that are remembered; the oldest is forgotten first.
 const REVOKED: usize = 10_000;

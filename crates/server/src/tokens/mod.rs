@@ -7,6 +7,7 @@ mod file;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use file::NAME as FILE;
 pub use file::TokenFileError;
 
 use crate::clock::Clock;

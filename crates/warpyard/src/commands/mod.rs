@@ -36,6 +36,7 @@ pub(crate) mod sim;
 pub(crate) mod snapshot;
 pub(crate) mod submit;
 pub(crate) mod throughputs;
+pub(crate) mod tls;
 pub(crate) mod token;
 pub(crate) mod trace;
 pub(crate) mod up;

@@ -7,6 +7,7 @@ use crate::logging::{self, format_parser, level_parser};
 use crate::show::counted;
 use anyhow::Context as _;
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::json;
 use std::fmt::Write;
 use std::io::{self, IsTerminal};
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use warpyard_api::client::{Client, data_dir, find_server};
 use warpyard_api::quantity::{ByteSize, MilliCpus};
 use warpyard_api::wire::PolicySpec;
-use warpyard_server::config::{Config, LogFormat, LogLevel};
+use warpyard_server::config::{Config, LogFormat, LogLevel, TlsMode};
 use warpyard_server::daemon::{Options, ReadyReport, run};
 
 /// Data directory of a shared server.
@@ -26,6 +27,9 @@ pub(crate) struct Up {
     /// Address to listen on [default: 127.0.0.1:7700]
     #[arg(long, value_name = "ADDR", env = "WARPYARD_LISTEN", hide_env_values = true)]
     listen: Option<String>,
+    /// Whether the port speaks TLS: auto does except on loopback [default: auto]
+    #[arg(long, value_name = "WHEN", env = "WARPYARD_TLS", hide_env_values = true, value_parser = tls_parser())]
+    tls: Option<TlsMode>,
     /// Serve every user of this machine, running tasks as the user who submitted them (root only; data in
     /// /var/lib/warpyard unless --data)
     #[arg(long, env = "WARPYARD_SHARED", hide_env_values = true)]
@@ -101,6 +105,7 @@ impl Up {
             data,
             config,
             listen: self.listen,
+            tls: self.tls,
             shared,
             socket: self.socket,
             policy: self.policy.map(|policy| policy.to_string()),
@@ -112,6 +117,14 @@ impl Up {
             spawner: (itself, vec!["spawner".to_owned()]),
         })
     }
+}
+
+fn tls_parser() -> impl TypedValueParser<Value = TlsMode> {
+    PossibleValuesParser::new(["auto", "on", "off"]).map(|word| match word.as_str() {
+        "on" => TlsMode::On,
+        "off" => TlsMode::Off,
+        _ => TlsMode::Auto,
+    })
 }
 
 /// Submits the demonstration, beside the server.
@@ -133,6 +146,15 @@ fn format_ready(ready: &ReadyReport) -> String {
     // What a service says is in the machine's journal, and more people read that than may do everything here.
     let kept = ready.socket.is_some() && !io::stdout().is_terminal();
     line("open", if kept { "the link that `warpyard login` prints" } else { &ready.login });
+    if let Some(ca) = &ready.ca {
+        line("tls", &format!("with its own CA, {ca}"));
+    }
+    if ready.exposed {
+        line(
+            "warning",
+            "plain HTTP on a network: whoever listens in learns tokens and jobs; leave --tls off out",
+        );
+    }
     if let Some(socket) = &ready.socket {
         line("serves", &format!("every user of this machine, at {}", socket.display()));
     }
@@ -158,7 +180,7 @@ fn format_ready(ready: &ReadyReport) -> String {
 }
 
 fn as_json(ready: &ReadyReport) -> serde_json::Value {
-    json!({"url": ready.url, "socket": ready.socket, "login": ready.login, "data": ready.data, "policy": ready.policy, "gpus": ready.gpus,
+    json!({"url": ready.url, "ca": ready.ca, "socket": ready.socket, "login": ready.login, "data": ready.data, "policy": ready.policy, "gpus": ready.gpus,
            "cpus": MilliCpus(ready.cpus), "running": ready.running, "unenforced": ready.unenforced, "repairs": ready.repairs})
 }
 
@@ -169,6 +191,8 @@ mod tests {
     fn ready() -> ReadyReport {
         ReadyReport {
             url: "http://127.0.0.1:7700".to_owned(),
+            ca: None,
+            exposed: false,
             socket: None,
             login: "http://127.0.0.1:7700/login?once=5f0c".to_owned(),
             data: "/data".into(),

@@ -82,7 +82,8 @@ fn exposed(address: &str) -> Option<Finding> {
         "{listens} is reached over the network by plain HTTP: what is sent can be read on the way, and browsers send the \
          cookies of its pages to every port of this machine"
     );
-    let remedy = "listen on 127.0.0.1 and come through an SSH tunnel or a TLS proxy (named in `hosts` of the configuration)";
+    let remedy = "leave --tls off out, or listen on 127.0.0.1 and come through an SSH tunnel or a TLS proxy (named in `hosts` of \
+                  the configuration)";
     (!listens.ip().to_canonical().is_loopback()).then(|| Finding::warning("network", found, remedy))
 }
 

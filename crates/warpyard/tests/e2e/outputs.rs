@@ -44,7 +44,7 @@ const ASKED: [&[&str]; 33] = [
 ];
 
 /// Commands that say nothing of a server's jobs, or cannot be asked of this one.
-const OTHERS: [&str; 24] = [
+const OTHERS: [&str; 25] = [
     "up",
     "run",
     "progress",
@@ -53,6 +53,7 @@ const OTHERS: [&str; 24] = [
     "drain",
     "login",
     "token",
+    "tls",
     "down",
     "plan",
     "estimate",

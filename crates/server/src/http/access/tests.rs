@@ -71,6 +71,7 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     ("post", "/v1/login", "", ".yyyyy."),
     ("post", "/v1/shutdown", r#"{"kill_tasks": false}"#, "....yy."),
     ("post", "/v1/admin/rebuild", "", "....yy."),
+    ("get", "/v1/tls", "", ".yyyyy."),
     ("get", "/v1/tokens", "", ".yyyyy."),
     ("post", "/v1/tokens", r#"{"role": "viewer"}"#, "....yy."),
     ("delete", "/v1/tokens/{id}", "", "...yyy."),
@@ -219,4 +220,36 @@ async fn a_token_ends_at_once_when_it_is_revoked_and_so_do_its_sessions() {
     assert_eq!(bearing("/v1/info").await.status(), StatusCode::UNAUTHORIZED);
     let json = json!({"code": "unauthorised"});
     assert_eq!(peopled.ask(0, "get", "/v1/info", "").await.1["code"], json["code"]);
+}
+
+#[tokio::test]
+async fn a_viewer_on_a_private_server_sees_nothing_of_others_and_no_pages() {
+    let sharing = crate::caller::Sharing { admins: "no such group".into(), private: true };
+    let server = crate::testing::server_with(|app| app.sharing = Some(sharing));
+    server.submit("ann", "secret-name", vec![task("t", 0)]).await;
+    let (secret, _) = personal(&server, "nobody", Role::Viewer);
+    let ask = async |path: &str| {
+        let request = HttpRequest::get(path).header(AUTHORIZATION, format!("Bearer {secret}"));
+        let answer = server.send(request.body(Body::empty()).expect("a request")).await;
+        (answer.status().as_u16(), text(answer).await)
+    };
+    let (status, listed) = ask("/v1/jobs").await;
+    assert!(status == 200 && !listed.contains("secret-name") && !listed.contains("ann"), "{listed}");
+    assert_eq!(ask("/v1/jobs/1/logs").await.0, 404);
+    assert_eq!(ask("/").await.0, 403);
+}
+
+#[tokio::test]
+async fn a_join_request_is_bounded_and_wrong_ones_change_nothing() {
+    let peopled = Peopled::new().await;
+    let large = format!(r#"{{"secret": "{}", "name": "x", "key": "y"}}"#, "s".repeat(2 << 20));
+    assert_eq!(peopled.ask(0, "post", "/v1/workers/join", &large).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    for (body, wrong) in [
+        (r#"{"secret": "x", "name": "gpu9", "key": "y"}"#, code::WRONG_TOKEN),
+        (r#"{"secret": "x", "name": "../gpu9", "key": "y"}"#, code::BAD_NAME),
+        (r#"{"name": "gpu9"}"#, code::BAD_REQUEST),
+    ] {
+        assert_eq!(peopled.ask(0, "post", "/v1/workers/join", body).await.1["code"], wrong, "{body}");
+    }
+    assert!(!peopled.server.app.tokens.list().is_empty());
 }
