@@ -1,9 +1,9 @@
 //! TLS of the server's port: whether it is spoken, with which certificate, and how others reach and know the server by it.
 
 use super::{DaemonError, Options, host_name};
+use crate::app::Reached;
 use crate::config::TlsMode;
 use crate::hosts::split;
-use crate::app::Reached;
 use crate::tls::{ServerTls, interface_addresses, names_of};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
