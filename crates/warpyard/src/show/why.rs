@@ -182,7 +182,7 @@ mod tests {
         15 wide  held
           why       held
           next      `warpyard release 15` lets it run
-          needs     4 GPUs on one worker
+          needs     4 GPUs on one worker, 1 CPU
         ");
     }
 
