@@ -160,6 +160,11 @@ fn a_document_with_every_field_is_read() {
         array = "1-100%8"
         gpus = 2
         gpu_memory = "6GiB"
+        model = "resnet.pt2"
+        batch_size = 32
+        mode = "train"
+        optimizer = "adamw"
+        estimate = {peak = "5GiB", context = "512MiB", graph = "1f00", seconds = {T4 = 0.25, V100-16GB = 1}}
         gpu_type = ["V100", "A100"]
         gpu_scope = [0, 1, "gpu1/2"]
         gpu_preferred = 1
@@ -196,6 +201,16 @@ fn a_document_with_every_field_is_read() {
         array: Some("1-100%8".parse().unwrap()),
         gpus: 2,
         gpu_memory: Some(ByteSize(6 << 30)),
+        model: Some("resnet.pt2".into()),
+        batch_size: Some(32),
+        mode: Some(ModelMode::Train),
+        optimizer: Some("adamw".into()),
+        estimate: Some(EstimateDoc {
+            peak: ByteSize(5 << 30),
+            context: Some(ByteSize(512 << 20)),
+            graph: Some("1f00".into()),
+            seconds: BTreeMap::from([("T4".into(), 0.25), ("V100-16GB".into(), 1.0)]),
+        }),
         gpu_type: vec!["V100".into(), "A100".into()],
         gpu_scope: vec![
             DeviceRef::Index(0),
@@ -363,6 +378,10 @@ fn examples_and_defaults_in_the_schema_are_valid_values() {
             let examples = form["examples"].as_array().cloned().unwrap_or_default();
             for value in examples.into_iter().chain(form.get("default").cloned()) {
                 let mut document = serde_json::json!({"command": "true", "gpus": 1, "pty": field == "idle"});
+                if ["batch_size", "mode", "optimizer"].contains(&field.as_str()) {
+                    document["model"] = "m.pt2".into();
+                    document["mode"] = "train".into();
+                }
                 document[field] = value.clone();
                 let read = read_value(&document, ReadOptions::default());
                 assert!(read.is_ok(), "{field} = {value}: {read:?}");
@@ -441,6 +460,16 @@ prop_compose! {
             }),
             gpus,
             gpu_memory: gpu_memory.map(ByteSize),
+            model: hold.then(|| "m.onnx".to_owned()),
+            batch_size: timeout.filter(|_| hold),
+            mode: hold.then_some(ModelMode::Train),
+            optimizer: (hold && queue).then(|| "sgd".to_owned()),
+            estimate: gpu_memory.map(|bytes| EstimateDoc {
+                peak: ByteSize(bytes),
+                context: requeue.then_some(ByteSize(bytes / 2)),
+                graph: queue.then(|| "00ff".to_owned()),
+                seconds: gpu_type.iter().map(|kind| (kind.clone(), 0.125)).collect(),
+            }),
             gpu_type,
             gpu_preferred: if preferred { gpu_scope.clone() } else { Vec::new() },
             gpu_scope,

@@ -20,6 +20,7 @@ pub mod inbox;
 pub mod index;
 mod lengths;
 pub mod limits;
+pub mod model;
 pub mod ordered;
 pub mod place;
 pub mod plan;

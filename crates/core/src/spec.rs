@@ -2,6 +2,7 @@
 //! microseconds, dependencies by index. These types are written into the log, so they only ever grow.
 
 use crate::ids::{DeviceId, EnvId, JobId};
+use crate::model::ModelSpec;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -171,6 +172,9 @@ pub struct TaskSpec {
     /// Number of steps it has to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
+    /// Model it runs and what that was estimated to need, if its user named one. Boxed, because most tasks have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Box<ModelSpec>>,
     /// Limit on its log in bytes, if its user has a lower one than usual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_size: Option<u64>,
@@ -285,6 +289,7 @@ impl JobSpec {
             size_of::<TaskSpec>() as u64
                 + texts.map(|text| text_size(text)).sum::<u64>()
                 + task.program.size()
+                + task.model.as_ref().map_or(0, |model| model.size())
                 + 16 * small as u64
         };
         let own = text_size(&self.name) + 16 * self.after.len() as u64;

@@ -1,7 +1,7 @@
 //! Conformal bounds: from a history of estimates and what was measured, the factor on the next estimate that the stated share of jobs
 //! stays below. Nothing is assumed about how errors are distributed, only that the next job is like those before.
 
-/// An estimate and what the job was then measured to take, both without the context, in bytes.
+/// An estimate and what the job was then measured to take, in bytes; with the CUDA context both or neither.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     /// What was estimated.

@@ -5,10 +5,12 @@
 //! in order, `storage` counts references, and [`allocator`] turns it all into what the device sees. Nothing here opens files, runs a
 //! model or is fitted to model names; how far estimates are from measurements is in `bench/RESULTS.md`.
 
+pub mod admission;
 pub mod allocator;
 mod backward;
 mod calls;
 pub mod conformal;
+mod digest;
 mod expr;
 mod forward;
 pub mod gpu;
@@ -96,6 +98,8 @@ pub enum Method {
 pub struct Estimate {
     /// File format.
     pub format: Format,
+    /// Digest of graph, shapes and mode: equal for equal models, whatever their tensors are called.
+    pub graph: String,
     /// Trained weights.
     pub parameters: u64,
     /// Bytes of weights and buffers.
@@ -139,9 +143,20 @@ pub const DEFAULT_BOUND_RATIO: f64 = 1.15;
 
 /// Estimates memory and run time of a model.
 pub fn estimate(model: &Model, request: &Request) -> Estimate {
+    let graph = digest::digest(model, request);
     match model {
-        Model::Graph(graph) => of_graph(graph, request),
-        Model::Weights(weights) => of_weights(weights, request),
+        Model::Graph(model) => Estimate { graph, ..of_graph(model, request) },
+        Model::Weights(weights) => Estimate { graph, ..of_weights(weights, request) },
+    }
+}
+
+impl Estimate {
+    /// The peak that a mode's bound is of: weights alone where the file does not say enough, and none for training without a graph.
+    pub fn peak(&self, mode: Mode) -> Option<u64> {
+        match mode {
+            Mode::Infer => Some(self.inference_peak_bytes.unwrap_or(self.weights_bytes)),
+            Mode::Train => self.training_peak_bytes,
+        }
     }
 }
 
@@ -200,6 +215,7 @@ fn of_graph(graph: &Graph, request: &Request) -> Estimate {
     let work = Work::of(&program);
     Estimate {
         format: graph.format,
+        graph: String::new(),
         parameters: graph.parameters(),
         weights_bytes: graph.weights_bytes(),
         macs: program.semantics.iter().fold(0, |sum, semantics| sum.saturating_add(semantics.macs)),
@@ -232,6 +248,7 @@ fn of_weights(weights: &Weights, request: &Request) -> Estimate {
     };
     Estimate {
         format: weights.format,
+        graph: String::new(),
         parameters: weights.parameters,
         weights_bytes: weights.bytes,
         macs,
@@ -253,12 +270,10 @@ fn of_weights(weights: &Weights, request: &Request) -> Estimate {
 
 /// The admission bound for a peak.
 fn bound(peak: u64, request: &Request) -> u64 {
-    let ratio = match request.method {
-        Method::Replay => DEFAULT_BOUND_RATIO,
-        Method::FloatCount => 1.0,
-    };
-    // Saturates at the largest number there is, as every size here does.
-    ((peak as f64 * ratio).ceil() as u64).saturating_add(context(request))
+    match request.method {
+        Method::Replay => admission::published_bound(peak, context(request)),
+        Method::FloatCount => peak.saturating_add(context(request)),
+    }
 }
 
 fn seconds(work: &Work, mode: Mode) -> BTreeMap<&'static str, f64> {

@@ -21,9 +21,11 @@ const resolve = (schema) => {
   return schema;
 };
 
-// Every field of a definition by name, resolved.
-export const fieldsOf = (definition) =>
-  Object.fromEntries(Object.entries(definitions[definition].properties).map(([name, schema]) => [name, resolve(schema)]));
+// Every field of a definition by name, resolved; but for those that only programs fill in.
+export const fieldsOf = (definition) => {
+  const shown = Object.entries(definitions[definition].properties).filter(([, schema]) => !schema["x-form-hidden"]);
+  return Object.fromEntries(shown.map(([name, schema]) => [name, resolve(schema)]));
+};
 
 // The fields that come first, in the order they are shown.
 export const leadingFields = (definition) => definitions[definition]["x-form-order"] ?? [];

@@ -1,11 +1,13 @@
 //! From the documents of the interface to the types of the core, and from its refusals to problems.
 
+use crate::model_admission;
 use std::borrow::Cow;
 use warpyard_api::job::{self as doc, DeviceRef, JobDoc, TaskDoc};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::{ArraySpec, ByteSize, Micros, MilliCpus};
 use warpyard_api::secrets::{MASK, mask_text, mask_value};
 use warpyard_api::wire::{ParamValue, PolicySpec};
+use warpyard_core::model::EstimateRequest;
 use warpyard_core::spec::{self, AfterJob, AfterNode, Array, JobSpec, Needs, Program, TaskSpec, Terminal};
 use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejection, Span, WorkerId};
 
@@ -124,9 +126,11 @@ fn task_spec(
     // A task without GPUs takes a processor, so that a thousand of them do not start at once; one with GPUs is bounded
     // by those.
     let default_cpus = if gpus == 0 { 1000 } else { 0 };
+    let model = model_admission::model_spec(task);
+    let bound = model.as_ref().and_then(|model| model.estimate.as_ref()).map(|estimate| estimate.bound);
     let needs = Needs {
         gpus,
-        gpu_memory: task.gpu_memory.map(|m| m.0),
+        gpu_memory: task.gpu_memory.map(|m| m.0).or(bound),
         gpu_types: task.gpu_type.clone(),
         scope: devices(workers, &task.gpu_scope, "gpu_scope")?,
         preferred: devices(workers, &task.gpu_preferred, "gpu_preferred")?,
@@ -174,6 +178,7 @@ fn task_spec(
         claim: None,
         profile: task.profile.clone(),
         steps: task.steps,
+        model,
         log_size: None,
         terminal: defaults.terminal(task)?,
     })
@@ -253,6 +258,10 @@ fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec
         index: id.index.into(),
     };
     let needs = &task.needs;
+    let model = task.model.as_deref();
+    let estimate = model.and_then(|model| model.estimate.as_ref());
+    // What was computed from an estimate is computed again from it.
+    let computed = estimate.is_some_and(|estimate| estimate.request != EstimateRequest::Explicit);
     let default_cpus = if needs.gpus == 0 { 1000 } else { 0 };
     TaskDoc {
         name: task.name.clone(),
@@ -262,7 +271,12 @@ fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec
         after: task.after.iter().map(after).collect(),
         array: task.array.as_ref().and_then(|a| ArraySpec::new(a.ranges.iter().copied(), a.at_once).ok()),
         gpus: needs.gpus.into(),
-        gpu_memory: needs.gpu_memory.map(ByteSize),
+        gpu_memory: needs.gpu_memory.filter(|_| !computed).map(ByteSize),
+        model: model.and_then(|model| model.file.clone()),
+        batch_size: model.and_then(|model| model.batch_size),
+        mode: model.and_then(|model| model.mode).map(model_admission::mode_word),
+        optimizer: model.and_then(|model| model.optimizer.clone()),
+        estimate: estimate.map(model_admission::estimate_doc),
         gpu_type: needs.gpu_types.clone(),
         gpu_scope: needs.scope.iter().map(device).collect(),
         gpu_preferred: needs.preferred.iter().map(device).collect(),
@@ -274,7 +288,7 @@ fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec
         memory: Some(needs.memory).filter(|memory| *memory > 0).map(ByteSize),
         timeout: task.timeout.map(time),
         grace: Some(task.grace).filter(|grace| *grace != spec::default_grace()).map(time),
-        expected: task.expected.map(time),
+        expected: task.expected.filter(|_| estimate.is_none_or(|e| e.expected.is_none())).map(time),
         retries: task.retries,
         retry_on_timeout: task.retry_on_timeout,
         on_lost: match task.on_lost {
@@ -351,6 +365,11 @@ mod tests {
         array = "1-5%2"
         gpus = 2
         gpu_memory = "8GiB"
+        model = "resnet.pt2"
+        batch_size = 32
+        mode = "train"
+        optimizer = "adamw"
+        estimate = { peak = "5GiB", context = "300MiB", graph = "1f", seconds = { T4 = 0.5 } }
         gpu_type = ["V100"]
         wait_mode = "queue"
         timeout = "2h"

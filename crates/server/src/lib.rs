@@ -31,6 +31,7 @@ mod listing;
 mod login_envs;
 mod login_sessions;
 mod logs;
+mod model_admission;
 mod outcome_text;
 mod output_tail;
 mod pages;

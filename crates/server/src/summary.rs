@@ -1,6 +1,7 @@
 //! The state of jobs in the words of the interface: counts of tasks by state and outcome, and a job's own state and outcome
 //! derived from them. Everything here is computed from the cluster alone.
 
+use crate::model_admission::estimate_view;
 use std::collections::BTreeSet;
 use warpyard_api::quantity::MilliCpus;
 use warpyard_api::wire::{Needs, Outcome, OutcomeCounts, State, StateCounts, Timestamp};
@@ -135,6 +136,7 @@ pub(crate) fn needs(spec: &TaskSpec) -> Needs {
         gpu_type: spec.needs.gpu_types.clone(),
         cpus: MilliCpus(spec.needs.cpus),
         memory_bytes: spec.needs.memory,
+        estimate: estimate_view(spec).map(Box::new),
     }
 }
 

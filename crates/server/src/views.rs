@@ -6,7 +6,7 @@ use crate::caller::Caller;
 use crate::replica::Reader;
 use crate::store::{AttemptRow, JobRow};
 use crate::summary::{add, overall, worst};
-use crate::{outcome_text, why};
+use crate::{model_admission, outcome_text, why};
 use std::collections::BTreeMap;
 use warpyard_api::quantity::{ArraySpec, Micros};
 use warpyard_api::secrets::{mask_command, mask_value};
@@ -234,6 +234,7 @@ pub(crate) fn commands(job: &Job) -> Vec<ProgramView> {
         task: task.name.clone(),
         command: mask_command(&task.program.command),
         workdir: None,
+        model: None,
         env: BTreeMap::new(),
         inherited: BTreeMap::new(),
     };
@@ -250,6 +251,7 @@ pub(crate) fn runs(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<Pr
             task: task.name.clone(),
             command: mask_command(&task.program.command),
             workdir: task.program.workdir.clone(),
+            model: task.model.as_deref().and_then(model_admission::model_in_words),
             env: all(&task.program.env),
             inherited: BTreeMap::new(),
         }

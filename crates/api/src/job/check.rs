@@ -1,6 +1,6 @@
 //! Validation across fields: names, dependencies, devices and times that must fit together.
 
-use super::{JobDoc, TaskDoc, WaitMode};
+use super::{JobDoc, ModelMode, TaskDoc, WaitMode};
 use crate::problem::{Problem, code};
 use crate::quantity::MAX_ARRAY_TASKS;
 use crate::text::closest_match;
@@ -17,6 +17,7 @@ pub(super) fn check(job: &JobDoc, shorthand: bool) -> Vec<Problem> {
     for (i, task) in job.tasks.iter().enumerate() {
         let path = |field: &str| if shorthand { field.to_owned() } else { format!("tasks[{i}].{field}") };
         check_gpus(task, &path, &mut problems);
+        check_model(task, &path, &mut problems);
         check_times(task, &path, &mut problems);
         check_terminal(task, &path, &mut problems);
     }
@@ -181,6 +182,8 @@ fn check_gpus(task: &TaskDoc, path: &impl Fn(&str) -> String, problems: &mut Vec
     if gpus == 0 {
         let said = [
             ("gpu_memory", task.gpu_memory.is_some()),
+            ("model", task.model.is_some()),
+            ("estimate", task.estimate.is_some()),
             ("gpu_type", !task.gpu_type.is_empty()),
             ("gpu_scope", !scope.is_empty()),
             ("gpu_preferred", !preferred.is_empty()),
@@ -208,6 +211,24 @@ fn check_gpus(task: &TaskDoc, path: &impl Fn(&str) -> String, problems: &mut Vec
             let message = format!("device {device} is not in gpu_scope");
             problems.push(Problem::new(code::PREFERRED_OUT_OF_SCOPE, path("gpu_preferred"), message));
         }
+    }
+}
+
+/// Checks that what is said of how a model runs is said of a model.
+fn check_model(task: &TaskDoc, path: &impl Fn(&str) -> String, problems: &mut Vec<Problem>) {
+    let said = [
+        ("batch_size", task.batch_size.is_some()),
+        ("mode", task.mode.is_some()),
+        ("optimizer", task.optimizer.is_some()),
+    ];
+    if task.model.is_none() {
+        for (field, _) in said.into_iter().filter(|(_, said)| *said) {
+            let problem = Problem::new(code::NO_MODEL, path(field), "the task names no model");
+            problems.push(problem.with_help("add model = \"model.pt2\""));
+        }
+    } else if task.optimizer.is_some() && task.mode != Some(ModelMode::Train) {
+        let problem = Problem::new(code::NOT_TRAINED, path("optimizer"), "only training has an optimiser");
+        problems.push(problem.with_help("add mode = \"train\""));
     }
 }
 

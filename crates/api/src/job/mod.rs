@@ -90,7 +90,7 @@ pub struct JobDoc {
 }
 
 /// A task: one command, or an array of them, and what it needs to run.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields, extend("x-form-order" = TASK_FORM_ORDER))]
 pub struct TaskDoc {
     /// Name of the task, unique within the job. Optional where there is only one task.
@@ -121,9 +121,31 @@ pub struct TaskDoc {
     #[schemars(default)]
     #[schemars(extend("default" = 0))]
     pub gpus: u32,
-    /// Memory on each GPU. The task may then share the GPU with others; without it, it has the GPU to itself.
+    /// Memory on each GPU. The task may then share the GPU with others; without it, it has the GPU to itself, unless its
+    /// model is estimated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_memory: Option<ByteSize>,
+    /// File of the model it runs (.pt2, ONNX, safetensors or GGUF). `submit` and `run` estimate the memory request from
+    /// it; the server never opens it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["model.pt2"]))]
+    pub model: Option<String>,
+    /// Size of the model's batches on each GPU, where its file leaves the first dimension open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 1, "examples" = [32]))]
+    pub batch_size: Option<u64>,
+    /// What the model is run for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = "infer"))]
+    pub mode: Option<ModelMode>,
+    /// Optimiser of training: sgd, momentum, adam, adamw, rmsprop or adagrad.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("examples" = ["adamw"]))]
+    pub optimizer: Option<String>,
+    /// Estimate of the model. `submit` and `run` fill it in; other clients send what `warpyard estimate --json` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-form-hidden" = true))]
+    pub estimate: Option<EstimateDoc>,
     /// Acceptable GPU types; any if none is named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(default, with = "OneOrMany<String>")]
@@ -219,6 +241,45 @@ pub struct TaskDoc {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = ["err.txt"]))]
     pub stderr: Option<String>,
+}
+
+/// An estimate of what a model needs, made from its file before it runs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+pub struct EstimateDoc {
+    /// Peak of GPU memory without the CUDA context: `inference_peak_bytes` or `training_peak_bytes` of the estimate.
+    pub peak: ByteSize,
+    /// What the CUDA context is taken to need: `context_bytes`. 512 MiB by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<ByteSize>,
+    /// Digest of the graph and how it is run: `graph` of the estimate. Measurements correct later estimates of equal ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub graph: Option<String>,
+    /// Seconds of one step at the nominal rates of each GPU type: `seconds_by_gpu` of the estimate.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(default)]
+    pub seconds: BTreeMap<String, f64>,
+}
+
+/// What a model is run for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelMode {
+    /// Forward passes without gradients.
+    #[default]
+    Infer,
+    /// Training steps.
+    Train,
+}
+
+impl ModelMode {
+    /// The word in documents.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Infer => "infer",
+            Self::Train => "train",
+        }
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -45,4 +45,7 @@ pub use time::Timestamp;
 pub use token::{
     JoinReply, JoinRequest, TlsView, TokenReply, TokenRequest, TokenRole, TokenView, WorkerIdentity,
 };
-pub use why::{FreeDevice, Needs, StartRange, Suggestion, TaskAhead, WhyView};
+pub use why::{
+    EstimateBasis, EstimateRequest, EstimateSource, EstimateView, FreeDevice, Needs, StartRange, Suggestion,
+    TaskAhead, WhyView,
+};

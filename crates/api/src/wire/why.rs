@@ -59,6 +59,71 @@ pub struct Needs {
     pub cpus: MilliCpus,
     /// Main memory in bytes.
     pub memory_bytes: u64,
+    /// Estimate of its model, where it has one: where the memory on each GPU comes from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Box<EstimateView>>,
+}
+
+/// The estimate of a task's model, and what was made of it when the job was submitted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct EstimateView {
+    /// The whole of it in a sentence.
+    pub text: String,
+    /// Peak GPU memory without the CUDA context, in bytes.
+    pub peak_bytes: u64,
+    /// Memory of the CUDA context in bytes.
+    pub context_bytes: u64,
+    /// Admission bound in bytes, which `share` of jobs stay below.
+    pub bound_bytes: u64,
+    /// Share of jobs that the bound is to cover.
+    pub share: f64,
+    /// What the bound was computed from: the margin of public measurements (`published`), other models that ran here
+    /// (`other-models`), or runs of the same model (`same-model`).
+    pub basis: EstimateBasis,
+    /// Number of measured models or runs it was computed from.
+    pub measured: u32,
+    /// What became of the bound: it is the memory request (`bound`), the user's own request was kept (`explicit`), or it is
+    /// more than a GPU here has, so that the task has its GPUs to itself (`whole-gpu`).
+    pub request: EstimateRequest,
+    /// Who made the estimate: the client that submitted the job, or the command of the server's configuration.
+    pub source: EstimateSource,
+    /// Expected run time in seconds that was computed from it, because the user gave none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_seconds: Option<f64>,
+}
+
+/// Basis of an admission bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EstimateBasis {
+    /// The margin that public measurements call for.
+    Published,
+    /// Other models that were measured here.
+    OtherModels,
+    /// Runs of the same model that were measured here.
+    SameModel,
+}
+
+/// Use of an admission bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EstimateRequest {
+    /// It is the memory request.
+    Bound,
+    /// The user's own request was kept.
+    Explicit,
+    /// The task has its GPUs to itself.
+    WholeGpu,
+}
+
+/// Maker of an estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EstimateSource {
+    /// The client that submitted the job.
+    Submitter,
+    /// The command of the server's configuration.
+    Command,
 }
 
 /// A device with free memory.

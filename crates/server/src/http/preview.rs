@@ -7,7 +7,7 @@ use super::{App, AppState, CallerExtension};
 use crate::caller::Caller;
 use crate::convert::{self, Defaults, Workers};
 use crate::forecast::{ForecastInput, SubmissionForecast};
-use crate::{select, views};
+use crate::{model_admission, select, views};
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
@@ -204,7 +204,12 @@ async fn read(
         false => Workers::default(),
     };
     let convert = move || convert::job_spec(&workers, &doc, &defaults);
-    let spec = if small { convert()? } else { app.blocking(who, convert).await?? };
+    let mut spec = if small { convert()? } else { app.blocking(who, convert).await?? };
+    let mut warnings = warnings;
+    if model_admission::has_models(&spec) {
+        let types = app.engine.read(|f| model_admission::device_types(f.cluster())).await?;
+        warnings.extend(model_admission::admit(&mut spec, &types, model_admission::DEFAULT_SHARE));
+    }
     let after: Vec<JobId> = spec.after.iter().map(|after| after.job).collect();
     let look = move |f: &crate::replica::Reader<'_>| {
         after.into_iter().map(|job| views::user_of(f, job)).collect::<Vec<_>>()

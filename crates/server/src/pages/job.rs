@@ -11,6 +11,7 @@ use super::table::encoded;
 use super::{Chrome, Frame, PageError, html};
 use crate::app::{AppState, CallerExtension};
 use crate::caller::Caller;
+use crate::model_admission::estimate_view;
 use crate::output_tail;
 use crate::replica::Reader;
 use crate::store::AttemptRow;
@@ -115,6 +116,8 @@ struct TaskRow {
     badge: Badge,
     counts: String,
     needs: String,
+    /// Where the memory request comes from, if its model was estimated.
+    estimate: String,
     why: String,
 }
 
@@ -342,7 +345,8 @@ fn task_row(task: &TaskView, spec: Option<&TaskSpec>) -> TaskRow {
     // A task that only waits for room would repeat its needs here.
     let why = escape(task.why.as_deref().filter(|why| *why != needs).unwrap_or_default());
     let badge = Badge::of(task.state, task.outcome);
-    TaskRow { name: escape(&task.name), badge, counts: counts.unwrap_or_default(), needs, why }
+    let estimate = spec.and_then(estimate_view).map(|estimate| estimate.text).unwrap_or_default();
+    TaskRow { name: escape(&task.name), badge, counts: counts.unwrap_or_default(), needs, estimate, why }
 }
 
 /// Why a job waits, or how it ended.

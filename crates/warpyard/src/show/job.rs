@@ -22,6 +22,7 @@ pub(crate) fn text(job: &JobView, screen: &Screen) -> String {
         out.push('\n');
         out.push_str(&limits(&job.tasks, screen));
     }
+    out.push_str(&estimates(&job.tasks));
     let attempts = attempts(&job.tasks, screen);
     if !attempts.is_empty() {
         out.push('\n');
@@ -62,6 +63,21 @@ fn limits(tasks: &[TaskView], screen: &Screen) -> String {
         ]);
     }
     table.render(screen)
+}
+
+/// The estimate of each task that has one, where there are several tasks.
+fn estimates(tasks: &[TaskView]) -> String {
+    let several = tasks.len() > 1;
+    let alike = |a: &TaskView, b: &TaskView| a.name == b.name;
+    let estimated = tasks
+        .chunk_by(alike)
+        .filter(|_| several)
+        .filter_map(|group| Some((group[0].name.as_str(), group[0].needs.as_ref()?.estimate.as_ref()?)));
+    let lines = estimated.map(|(name, estimate)| {
+        format!("  {}: {}\n", escape_controls(name), escape_controls(&estimate.text))
+    });
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\nestimates\n{lines}") }
 }
 
 /// When a job is due, and whether it is late.
@@ -109,6 +125,7 @@ fn head(job: &JobView, screen: &Screen) -> String {
     {
         line("command", &run.command);
         run.workdir.iter().for_each(|dir| line("workdir", dir));
+        run.model.iter().for_each(|model| line("model", model));
         if !run.env.is_empty() {
             line("env", &sets(run));
         }
@@ -126,6 +143,12 @@ fn head(job: &JobView, screen: &Screen) -> String {
         let needs = task.needs.as_ref().map(why::needs).unwrap_or_default();
         if !needs.is_empty() {
             line("needs", &needs);
+        }
+        if let Some(estimate) = task.needs.as_ref().and_then(|needs| needs.estimate.as_ref()) {
+            line("estimate", &estimate.text);
+            if let Some(expected) = estimate.expected_seconds {
+                line("expected", &format!("{} by the estimate", format_span_secs(expected)));
+            }
         }
         match (task.timeout_seconds, task.time_left_seconds) {
             (Some(limit), Some(left)) => {

@@ -21,6 +21,7 @@ pub(crate) fn text(why: &WhyView, screen: &Screen) -> String {
     }
     line("start", why.expected_start_reason.clone().unwrap_or_default());
     line("needs", needs(&why.needs));
+    line("estimate", why.needs.estimate.as_ref().map(|estimate| estimate.text.clone()).unwrap_or_default());
     if why.needs.gpus > 0 && why.state == State::Ready {
         line("now free", free(&why.free));
     }

@@ -2,6 +2,7 @@
 //! the tasks run in. What the server then says of it is told in terms of where it was written.
 
 mod environment;
+mod model;
 mod options;
 mod snapshot;
 mod source;
@@ -72,9 +73,14 @@ impl Request {
             // Left behind with the rest, but what draws on this terminal must know what it is.
             env.entry("TERM".to_owned()).or_insert(kind);
         }
+        let workdir = self.environment.workdir(caller)?;
+        let problems = model::estimate_models(&mut doc, workdir.as_ref());
+        if !problems.is_empty() {
+            return Err(origin.refusal(problems).into());
+        }
         let submit = SubmitRequest {
             user: caller.user.clone(),
-            workdir: Some(self.environment.workdir(caller)?),
+            workdir: Some(workdir),
             env,
             login_environment: false,
             snapshot: None,

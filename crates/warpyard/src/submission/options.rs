@@ -76,6 +76,18 @@ pub(crate) struct TaskOptions {
     /// Memory on each GPU, such as 6GiB; the rest of the GPU may then be shared [default: the whole GPU]
     #[arg(long, value_name = "SIZE")]
     gpu_memory: Option<String>,
+    /// File of the model it runs (.pt2, ONNX, safetensors, GGUF); the memory request is estimated from it
+    #[arg(long, value_name = "FILE")]
+    model: Option<String>,
+    /// Batch size of the model on each GPU, where its file leaves it open
+    #[arg(long, value_name = "N")]
+    batch_size: Option<u64>,
+    /// What the model is run for [default: infer]
+    #[arg(long, value_name = "MODE", value_parser = ["infer", "train"])]
+    mode: Option<String>,
+    /// The optimiser of training: sgd, momentum, adam, adamw, rmsprop or adagrad [default: adam]
+    #[arg(long, value_name = "NAME")]
+    optimizer: Option<String>,
     /// Acceptable GPU types, comma separated
     #[arg(long, value_name = "TYPE", value_delimiter = ',')]
     gpu_type: Vec<String>,
@@ -143,6 +155,9 @@ impl TaskOptions {
     pub(super) fn fields(&self) -> Map<String, Value> {
         let texts = [
             ("gpu_memory", &self.gpu_memory),
+            ("model", &self.model),
+            ("mode", &self.mode),
+            ("optimizer", &self.optimizer),
             ("wait_mode", &self.wait_mode),
             ("cpus", &self.cpus),
             ("memory", &self.memory),
@@ -167,6 +182,7 @@ impl TaskOptions {
             }
         };
         give("pty", self.pty.then_some(json!(true)));
+        give("batch_size", self.batch_size.map(|size| json!(size)));
         give("steps", self.steps.map(|steps| json!(steps)));
         give("gpus", self.gpus.map(|gpus| json!(gpus)));
         give("retries", self.retries.map(|retries| json!(retries)));

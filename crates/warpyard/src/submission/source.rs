@@ -157,6 +157,8 @@ fn in_options(problem: &mut Problem) {
     }
     match &*problem.code {
         code::GPUS_NOT_ASKED => problem.help = Some("add --gpus 1".to_owned()),
+        code::NO_MODEL => problem.help = Some("add --model FILE".to_owned()),
+        code::NOT_TRAINED => problem.help = Some("add --mode train".to_owned()),
         code::NO_TERMINAL => problem.help = Some("add --pty".to_owned()),
         code::ONE_STREAM => problem.help = Some("use --stdout, which gets errors too".to_owned()),
         _ => {}

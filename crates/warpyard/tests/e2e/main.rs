@@ -4,6 +4,7 @@
 mod claims;
 mod closed;
 mod devices;
+mod estimated;
 mod failures;
 mod jobs;
 mod keeping;

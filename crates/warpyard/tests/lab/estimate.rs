@@ -18,6 +18,7 @@ fn the_json_has_the_documented_fields() {
     fields.sort_unstable();
     let mut documented = [
         "format",
+        "graph",
         "parameters",
         "weights_bytes",
         "macs",

@@ -4,7 +4,9 @@ mod problems;
 mod values;
 
 use super::source::{self, Entry, FieldPath, Lines, Node, Value};
-use super::{Format, JobDoc, MAX_DOCUMENT_BYTES, MAX_TASK_ENTRIES, OnLost, TaskDoc, WaitMode, check};
+use super::{
+    Format, JobDoc, MAX_DOCUMENT_BYTES, MAX_TASK_ENTRIES, ModelMode, OnLost, TaskDoc, WaitMode, check,
+};
 use crate::problem::{Problem, code};
 use crate::quantity::{ByteSize, Micros};
 use crate::text::{closest_match, name_fault};
@@ -13,7 +15,7 @@ use values::{ARRAY, CPUS, DURATION, SIZE, task_name_fault};
 
 const JOB_FIELDS: [&str; 9] =
     ["name", "priority", "user", "project", "weight", "deadline", "snapshot", "after", "tasks"];
-const TASK_FIELDS: [&str; 30] = [
+const TASK_FIELDS: [&str; 35] = [
     "name",
     "command",
     "env",
@@ -22,6 +24,11 @@ const TASK_FIELDS: [&str; 30] = [
     "array",
     "gpus",
     "gpu_memory",
+    "model",
+    "batch_size",
+    "mode",
+    "optimizer",
+    "estimate",
     "gpu_type",
     "gpu_scope",
     "gpu_preferred",
@@ -327,6 +334,14 @@ impl<'a> Reader<'a> {
             "array" => task.array = self.quantity(at, node, ARRAY),
             "gpus" => set(&mut task.gpus, self.whole(at, node)),
             "gpu_memory" => task.gpu_memory = self.more_than_zero(at, node, SIZE, |size: &ByteSize| size.0),
+            "model" => task.model = self.path(at, node),
+            "batch_size" => task.batch_size = self.positive(at, node),
+            "mode" => {
+                let words = [("infer", ModelMode::Infer), ("train", ModelMode::Train)];
+                task.mode = self.word(at, node, &words);
+            }
+            "optimizer" => task.optimizer = self.name(at, node),
+            "estimate" => task.estimate = self.estimate(at, node),
             "gpu_type" => task.gpu_type = self.one_or_many(at, node, Self::name),
             "gpu_scope" => task.gpu_scope = self.one_or_many(at, node, Self::device),
             "gpu_preferred" => task.gpu_preferred = self.one_or_many(at, node, Self::device),
@@ -352,7 +367,7 @@ impl<'a> Reader<'a> {
             "item_time" => task.item_time = self.more_than_zero(at, node, DURATION, |t: &Micros| t.0),
             "resume_time" => task.resume_time = self.quantity(at, node, DURATION),
             "profile" => task.profile = self.name(at, node),
-            "steps" => task.steps = self.steps(at, node),
+            "steps" => task.steps = self.positive(at, node),
             "pty" => set(&mut task.pty, self.truth(at, node)),
             "idle" => task.idle = self.more_than_zero(at, node, DURATION, |length: &Micros| length.0),
             "stdout" => task.stdout = self.path(at, node),

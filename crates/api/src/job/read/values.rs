@@ -2,12 +2,17 @@
 
 use super::Reader;
 use crate::job::source::{FieldPath, Node, Value};
-use crate::job::{Command, DependencyCondition, DeviceRef, JobDependency, Preempt, TaskDependency, WEIGHTS};
+use crate::job::{
+    Command, DependencyCondition, DeviceRef, EstimateDoc, JobDependency, Preempt, TaskDependency, WEIGHTS,
+};
 use crate::problem::code;
-use crate::quantity::QuantityError;
+use crate::quantity::{ByteSize, QuantityError};
 use crate::text::name_fault;
 use std::collections::BTreeMap;
 use std::str::FromStr;
+
+/// The most GPU types an estimate may give seconds for.
+const MAX_GPU_TYPES: usize = 64;
 
 impl Reader<'_> {
     pub(super) fn text<'n>(&mut self, at: &FieldPath<'_>, node: &'n Node, expected: &str) -> Option<&'n str> {
@@ -128,13 +133,68 @@ impl Reader<'_> {
         fitting
     }
 
-    pub(super) fn steps(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<u64> {
-        let steps = self.whole(at, node)?;
-        if steps == 0 {
+    pub(super) fn positive(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<u64> {
+        let number = self.whole(at, node)?;
+        if number == 0 {
             self.wrong(at, node.start, (code::ZERO, "must be more than zero".to_owned()), None);
             return None;
         }
-        Some(steps)
+        Some(number)
+    }
+
+    pub(super) fn estimate(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<EstimateDoc> {
+        const FIELDS: [&str; 4] = ["peak", "context", "graph", "seconds"];
+        let (mut estimate, mut peak) = (EstimateDoc::default(), None);
+        let entries = self.table(at, node, "a table of an estimate's fields")?;
+        for entry in &entries {
+            let (at, node) = (FieldPath::Field(at, &entry.key), &entry.node);
+            match entry.key.as_str() {
+                "peak" => peak = self.more_than_zero(&at, node, SIZE, |size: &ByteSize| size.0),
+                "context" => estimate.context = self.quantity(&at, node, SIZE),
+                "graph" => estimate.graph = self.name(&at, node),
+                "seconds" => estimate.seconds = self.seconds(&at, node).unwrap_or_default(),
+                _ => self.unknown(&at, entry, "an estimate", &FIELDS),
+            }
+        }
+        if !entries.iter().any(|entry| entry.key == "peak") {
+            let message = (code::MISSING_FIELD, "an estimate needs a peak".to_owned());
+            let help =
+                "`warpyard estimate MODEL --json` has it, as inference_peak_bytes and training_peak_bytes";
+            self.wrong(&FieldPath::Field(at, "peak"), node.start, message, Some(help.to_owned()));
+        }
+        Some(EstimateDoc { peak: peak?, ..estimate })
+    }
+
+    /// Seconds by GPU type.
+    fn seconds(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<BTreeMap<String, f64>> {
+        let entries = self.table(at, node, "a table of seconds by GPU type")?;
+        if entries.len() > MAX_GPU_TYPES {
+            let message =
+                format!("{} GPU types are more than may be listed ({MAX_GPU_TYPES})", entries.len());
+            self.wrong(at, node.start, (code::TOO_LARGE, message), None);
+            return None;
+        }
+        let mut seconds = BTreeMap::new();
+        for entry in entries {
+            let at = FieldPath::Field(at, &entry.key);
+            let number = match entry.node.value {
+                Value::Integer(number) => number as f64,
+                Value::Float(number) => number,
+                _ => {
+                    self.wrong_type(&at, &entry.node, "a number of seconds");
+                    continue;
+                }
+            };
+            if let Some(fault) = name_fault(&entry.key) {
+                self.wrong(&at, entry.key_start, (code::BAD_NAME, format!("the name {fault}")), None);
+            } else if number.is_finite() && number > 0.0 {
+                seconds.insert(entry.key.clone(), number);
+            } else {
+                let message = format!("{number} is not a number of seconds above zero");
+                self.wrong(&at, entry.node.start, (code::OUT_OF_RANGE, message), None);
+            }
+        }
+        Some(seconds)
     }
 
     pub(super) fn weight(&mut self, at: &FieldPath<'_>, node: &Node) -> Option<f64> {

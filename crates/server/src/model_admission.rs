@@ -1,0 +1,308 @@
+//! Admission of tasks with models: the bound on their GPU memory, computed from the estimate that came with the job and from what was
+//! measured before, becomes their memory request. Nothing here opens a model's file, which belongs to the user who submits: their
+//! client estimates it and sends numbers. What is decided is written into the job, and from there into the log.
+
+use warpyard_api::job::{EstimateDoc, ModelMode as ModeWord, TaskDoc};
+use warpyard_api::problem::{Problem, code};
+use warpyard_api::quantity::ByteSize;
+use warpyard_api::wire::{
+    EstimateBasis, EstimateRequest as RequestWord, EstimateSource as SourceWord, EstimateView,
+};
+use warpyard_core::Cluster;
+use warpyard_core::model::{
+    BoundBasis, EstimateRequest, EstimateSource, ModelEstimate, ModelMode, ModelSpec,
+};
+use warpyard_core::spec::{JobSpec, TaskSpec};
+use warpyard_estimate::admission::{Basis, Measurements, bound, published_bound};
+use warpyard_estimate::gpu::ASSUMED_CONTEXT;
+
+/// Share of jobs that a bound is to cover, unless the configuration says otherwise.
+pub(crate) const DEFAULT_SHARE: f64 = 0.95;
+
+/// The model of a task as the core keeps it; none where the document is silent about one. Without measurements, the bound has the
+/// margin of public ones; [`admit`] revises it.
+pub(crate) fn model_spec(task: &TaskDoc) -> Option<Box<ModelSpec>> {
+    if task.model.is_none() && task.estimate.is_none() {
+        return None;
+    }
+    let request = match task.gpu_memory {
+        Some(_) => EstimateRequest::Explicit,
+        None => EstimateRequest::Bound,
+    };
+    let estimate = task.estimate.as_ref().map(|doc| model_estimate(doc, request, EstimateSource::Submitter));
+    Some(Box::new(ModelSpec {
+        file: task.model.clone(),
+        batch_size: task.batch_size,
+        mode: task.mode.map(|mode| match mode {
+            ModeWord::Infer => ModelMode::Infer,
+            ModeWord::Train => ModelMode::Train,
+        }),
+        optimizer: task.optimizer.clone(),
+        estimate,
+    }))
+}
+
+fn model_estimate(doc: &EstimateDoc, request: EstimateRequest, source: EstimateSource) -> ModelEstimate {
+    let (peak, context) = (doc.peak.0, doc.context.map_or(ASSUMED_CONTEXT, |context| context.0));
+    ModelEstimate {
+        graph: doc.graph.clone(),
+        peak,
+        context,
+        seconds: doc.seconds.clone(),
+        bound: published_bound(peak, context),
+        share: DEFAULT_SHARE,
+        basis: BoundBasis::Published,
+        request,
+        source,
+        expected: None,
+    }
+}
+
+/// The estimate of a model as a document has it.
+pub(crate) fn estimate_doc(estimate: &ModelEstimate) -> EstimateDoc {
+    EstimateDoc {
+        peak: ByteSize(estimate.peak),
+        context: Some(ByteSize(estimate.context)),
+        graph: estimate.graph.clone(),
+        seconds: estimate.seconds.clone(),
+    }
+}
+
+/// The mode of a model as a document has it.
+pub(crate) fn mode_word(mode: ModelMode) -> ModeWord {
+    match mode {
+        ModelMode::Infer => ModeWord::Infer,
+        ModelMode::Train => ModeWord::Train,
+    }
+}
+
+/// A type of device there is, and the largest memory of one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DeviceType {
+    pub(crate) kind: String,
+    pub(crate) memory: u64,
+}
+
+/// The types of devices of every worker, in order.
+pub(crate) fn device_types(cluster: &Cluster) -> Vec<DeviceType> {
+    let mut types: Vec<DeviceType> = Vec::new();
+    for info in cluster.workers().flat_map(|(_, worker)| &worker.info.devices) {
+        match types.iter_mut().find(|known| known.kind.eq_ignore_ascii_case(&info.kind)) {
+            Some(known) => known.memory = known.memory.max(info.memory),
+            None => types.push(DeviceType { kind: info.kind.clone(), memory: info.memory }),
+        }
+    }
+    types
+}
+
+/// Whether any task of a job names a model.
+pub(crate) fn has_models(spec: &JobSpec) -> bool {
+    spec.tasks.iter().any(|task| task.model.is_some())
+}
+
+/// Revises the bounds of a job's models by what was measured and by the devices there are, and makes them the memory requests.
+/// Tells what its user should know.
+pub(crate) fn admit(spec: &mut JobSpec, types: &[DeviceType], share: f64) -> Vec<Problem> {
+    let several = spec.tasks.len() > 1;
+    let mut warnings = Vec::new();
+    for (i, task) in spec.tasks.iter_mut().enumerate() {
+        let path = if several { format!("tasks[{i}].model") } else { "model".to_owned() };
+        if let Some(mut problem) = admit_task(task, types, share) {
+            problem.path = path;
+            warnings.push(problem);
+        }
+    }
+    warnings
+}
+
+fn admit_task(task: &mut TaskSpec, types: &[DeviceType], share: f64) -> Option<Problem> {
+    let TaskSpec { model, needs, .. } = task;
+    let model = model.as_mut()?;
+    let Some(estimate) = &mut model.estimate else {
+        let request = match needs.gpu_memory {
+            Some(bytes) => format!("its request stays {}", ByteSize(bytes).rounded()),
+            None => "it has its GPUs to itself".to_owned(),
+        };
+        let message =
+            format!("no estimate came with the model, whose file the server does not open; {request}");
+        let help = "submit with `warpyard submit`, which estimates it, or send `estimate` with the numbers of \
+                    `warpyard estimate --json`";
+        return Some(Problem::new(code::NOT_ESTIMATED, "", message).with_help(help));
+    };
+    let allowed = |kind: &str| {
+        needs.gpu_types.is_empty() || needs.gpu_types.iter().any(|name| name.eq_ignore_ascii_case(kind))
+    };
+    let (bytes, basis) = bound(estimate.peak, estimate.context, Measurements::default(), share);
+    estimate.bound = bytes;
+    estimate.share = share;
+    estimate.basis = match basis {
+        Basis::Published => BoundBasis::Published,
+        Basis::OtherModels(count) => BoundBasis::OtherModels(count as u32),
+        Basis::SameModel(count) => BoundBasis::SameModel(count as u32),
+    };
+    if estimate.request == EstimateRequest::Explicit {
+        return None;
+    }
+    let largest = types.iter().filter(|known| allowed(&known.kind)).map(|known| known.memory).max();
+    // An estimate is no reason to refuse a job: one that may not fit gets the most there is.
+    (estimate.request, needs.gpu_memory) = match largest {
+        Some(largest) if estimate.bound > largest => (EstimateRequest::WholeDevice, None),
+        _ => (EstimateRequest::Bound, Some(estimate.bound)),
+    };
+    let largest = largest.filter(|largest| estimate.total() > *largest)?;
+    let [total, largest] = [estimate.total(), largest].map(|bytes| ByteSize(bytes).rounded());
+    let message = format!(
+        "the model is estimated to need {total}, more than the {largest} of the largest GPU it may use; it has its \
+         GPUs to itself, and will likely run out of memory"
+    );
+    let help = "lower batch_size, or allow a larger GPU type; `warpyard gpus` lists them";
+    Some(Problem::new(code::ESTIMATE_TOO_LARGE, "", message).with_help(help))
+}
+
+/// The model of a task as its owner sees it: `model.pt2, batch 32, training with adamw`.
+pub(crate) fn model_in_words(model: &ModelSpec) -> Option<String> {
+    let file = model.file.as_ref()?;
+    let batch = model.batch_size.map(|size| format!(", batch {size}")).unwrap_or_default();
+    let mode = match (model.mode, &model.optimizer) {
+        (Some(ModelMode::Train), Some(optimizer)) => format!(", training with {optimizer}"),
+        (Some(ModelMode::Train), None) => ", training".to_owned(),
+        (Some(ModelMode::Infer) | None, _) => ", inference".to_owned(),
+    };
+    let without = if model.estimate.is_none() { "; not estimated" } else { "" };
+    Some(format!("{file}{batch}{mode}{without}"))
+}
+
+/// The estimate of a task as callers see it.
+pub(crate) fn estimate_view(task: &TaskSpec) -> Option<EstimateView> {
+    let estimate = task.model.as_ref()?.estimate.as_ref()?;
+    let (basis, measured) = match estimate.basis {
+        BoundBasis::Published => (EstimateBasis::Published, 0),
+        BoundBasis::OtherModels(count) => (EstimateBasis::OtherModels, count),
+        BoundBasis::SameModel(count) => (EstimateBasis::SameModel, count),
+    };
+    Some(EstimateView {
+        text: in_words(task, estimate),
+        peak_bytes: estimate.peak,
+        context_bytes: estimate.context,
+        bound_bytes: estimate.bound,
+        share: estimate.share,
+        basis,
+        measured,
+        request: match estimate.request {
+            EstimateRequest::Bound => RequestWord::Bound,
+            EstimateRequest::Explicit => RequestWord::Explicit,
+            EstimateRequest::WholeDevice => RequestWord::WholeGpu,
+        },
+        source: match estimate.source {
+            EstimateSource::Submitter => SourceWord::Submitter,
+            EstimateSource::Command => SourceWord::Command,
+        },
+        expected_seconds: estimate.expected.map(|expected| expected.secs()),
+    })
+}
+
+fn in_words(task: &TaskSpec, estimate: &ModelEstimate) -> String {
+    let size = |bytes: u64| ByteSize(bytes).rounded();
+    let percent = (estimate.share * 1000.0).round() / 10.0;
+    let margin = match estimate.basis {
+        BoundBasis::Published => format!("with the margin that covers {percent} % of public measurements"),
+        BoundBasis::OtherModels(count) => {
+            format!("with the margin that covers {percent} % of {count} models measured here")
+        }
+        BoundBasis::SameModel(1) => format!("by one measured run of this model, to cover {percent} %"),
+        BoundBasis::SameModel(count) => {
+            format!("by {count} measured runs of this model, to cover {percent} %")
+        }
+    };
+    let source = match estimate.source {
+        EstimateSource::Submitter => "estimated from the model's file when it was submitted",
+        EstimateSource::Command => "estimated by the server's estimate command",
+    };
+    let bound = size(estimate.bound);
+    let request = match (estimate.request, task.needs.gpu_memory) {
+        (EstimateRequest::Bound, _) => format!("{bound} requested {margin}"),
+        (EstimateRequest::Explicit, Some(bytes)) => {
+            format!("the explicit request of {} wins over the bound of {bound}, {margin}", size(bytes))
+        }
+        (EstimateRequest::Explicit, None) => format!("bound of {bound} {margin}"),
+        (EstimateRequest::WholeDevice, _) => {
+            format!(
+                "the bound of {bound}, {margin}, is more than a GPU here has, so it has its GPUs to itself"
+            )
+        }
+    };
+    format!(
+        "{} and {} for the CUDA context, {source}; {request}",
+        size(estimate.peak),
+        size(estimate.context)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warpyard_core::spec::Needs;
+
+    const GIB: u64 = 1 << 30;
+
+    fn task(doc: TaskDoc) -> TaskSpec {
+        let model = model_spec(&doc);
+        let bound = model.as_ref().and_then(|model| model.estimate.as_ref()).map(|estimate| estimate.bound);
+        let gpu_memory = doc.gpu_memory.map(|memory| memory.0).or(bound);
+        let needs = Needs { gpus: 1, gpu_memory, gpu_types: doc.gpu_type, ..Needs::default() };
+        TaskSpec { needs, model, ..TaskSpec::default() }
+    }
+
+    fn estimated(peak: u64) -> TaskDoc {
+        let estimate =
+            EstimateDoc { peak: ByteSize(peak), context: Some(ByteSize(GIB)), ..EstimateDoc::default() };
+        TaskDoc { model: Some("m.pt2".into()), estimate: Some(estimate), ..TaskDoc::default() }
+    }
+
+    fn admitted(doc: TaskDoc) -> (TaskSpec, Vec<String>) {
+        let device = |kind: &str, gib: u64| DeviceType { kind: kind.into(), memory: gib * GIB };
+        let mut spec = JobSpec { tasks: vec![task(doc)], ..JobSpec::default() };
+        let warnings = admit(&mut spec, &[device("V100", 16), device("A100", 40)], DEFAULT_SHARE);
+        (spec.tasks.remove(0), warnings.into_iter().map(|problem| problem.code.into_owned()).collect())
+    }
+
+    #[test]
+    fn the_bound_becomes_the_request() {
+        let (task, warnings) = admitted(estimated(10 * GIB));
+        assert_eq!(task.needs.gpu_memory, Some(published_bound(10 * GIB, GIB)));
+        assert_eq!(estimate_view(&task).map(|view| view.request), Some(RequestWord::Bound));
+        assert!(warnings.is_empty(), "{warnings:?}");
+    }
+
+    #[test]
+    fn an_explicit_request_wins_and_is_said_to() {
+        let (task, warnings) =
+            admitted(TaskDoc { gpu_memory: Some(ByteSize(2 * GIB)), ..estimated(10 * GIB) });
+        assert_eq!(task.needs.gpu_memory, Some(2 * GIB));
+        let view = estimate_view(&task).expect("an estimate");
+        assert_eq!(view.request, RequestWord::Explicit);
+        assert!(view.text.contains("the explicit request of 2 GiB wins over the bound of"), "{}", view.text);
+        assert!(warnings.is_empty(), "{warnings:?}");
+    }
+
+    #[test]
+    fn what_may_not_fit_gets_whole_devices_and_is_not_refused() {
+        // The margin alone is too much for the only type it accepts: nothing to worry about.
+        let (task, warnings) = admitted(TaskDoc { gpu_type: vec!["v100".into()], ..estimated(14 * GIB) });
+        assert_eq!((task.needs.gpu_memory, warnings), (None, vec![]));
+        // The estimate itself is too much for every type.
+        let (task, warnings) = admitted(estimated(50 * GIB));
+        assert_eq!((task.needs.gpu_memory, warnings), (None, vec![code::ESTIMATE_TOO_LARGE.to_owned()]));
+        let view = estimate_view(&task).expect("an estimate");
+        assert!(view.text.contains("so it has its GPUs to itself"), "{}", view.text);
+    }
+
+    #[test]
+    fn a_model_without_numbers_is_not_opened_but_pointed_out() {
+        let doc = TaskDoc { model: Some("/etc/shadow".into()), ..TaskDoc::default() };
+        let (task, warnings) = admitted(doc);
+        assert_eq!((task.needs.gpu_memory, warnings), (None, vec![code::NOT_ESTIMATED.to_owned()]));
+        let words = task.model.as_deref().and_then(model_in_words);
+        assert_eq!(words.as_deref(), Some("/etc/shadow, inference; not estimated"));
+    }
+}

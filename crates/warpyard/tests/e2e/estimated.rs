@@ -1,0 +1,67 @@
+//! Jobs that name a model: the memory request is estimated from its file by whoever submits.
+
+use crate::support::Server;
+use serde_json::json;
+
+const MIB: u64 = 1 << 20;
+
+/// A safetensors file of one matrix of 256 MiB whose weights are a hole.
+fn write_model(server: &Server, name: &str) {
+    let header = r#"{"w": {"dtype": "F32", "shape": [8192, 8192], "data_offsets": [0, 268435456]}}"#;
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    let path = server.path(name);
+    std::fs::write(&path, &bytes).expect("a model");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("the model");
+    file.set_len(bytes.len() as u64 + 256 * MIB).expect("a hole for weights");
+}
+
+#[test]
+fn the_estimate_of_a_model_is_its_memory_request_unless_one_is_given() {
+    let server = Server::up(&["--gpus", "fake:1xV100:16GiB"]);
+    write_model(&server, "w.safetensors");
+    let job = server.submit(&["--gpus", "1", "--model", "w.safetensors", "--", "true"]);
+    let shown = server.json(&["show", &job]);
+    let needs = &shown["tasks"][0]["needs"];
+    let bound = needs["gpu_memory_bytes"].as_u64().expect("a memory request");
+    // Weights with the margin of 15 %, and the context.
+    assert_eq!(bound, (256.0 * 1.15 * MIB as f64).ceil() as u64 + 512 * MIB, "{needs}");
+    assert_eq!(needs["estimate"]["peak_bytes"], 256 * MIB);
+    assert_eq!(needs["estimate"]["request"], "bound");
+    assert_eq!(shown["runs"][0]["model"], "w.safetensors, inference");
+    for command in ["show", "why"] {
+        let said = server.said(&[command, &job]);
+        assert!(said.contains("estimated from the model's file"), "{said}");
+    }
+
+    let explicit = ["--gpus", "1", "--gpu-memory", "2GiB", "--model", "w.safetensors", "--", "true"];
+    let job = server.submit(&explicit);
+    let needs = &server.json(&["show", &job])["tasks"][0]["needs"];
+    assert_eq!(needs["gpu_memory_bytes"], 2048 * MIB);
+    assert_eq!(needs["estimate"]["request"], "explicit");
+
+    server.write("job.toml", "command = 'true'\ngpus = 1\nmodel = 'w.safetensors'\n");
+    let job = server.submit(&["job.toml"]);
+    assert_eq!(server.json(&["show", &job])["tasks"][0]["needs"]["gpu_memory_bytes"], json!(bound));
+}
+
+#[test]
+fn a_model_that_cannot_be_estimated_is_refused_with_its_file_and_a_remedy() {
+    let server = Server::up(&["--gpus", "fake:1xV100:16GiB"]);
+    write_model(&server, "w.safetensors");
+    server.write("notes.txt", "no model");
+    let refused = |args: &[&str], parts: &[&str]| {
+        let answer = server.ask(&[&["submit", "--gpus", "1"], args, &["--", "true"]].concat());
+        assert_ne!(answer.code, Some(0), "{answer:?}");
+        for part in parts {
+            assert!(answer.err.contains(part), "{part}: {}", answer.err);
+        }
+    };
+    refused(&["--model", "none.pt2"], &["none.pt2", "No such file", "correct the path"]);
+    refused(
+        &["--model", "notes.txt"],
+        &["notes.txt", "not a torch.export archive", "warpyard estimate notes.txt"],
+    );
+    refused(&["--model", "w.safetensors", "--mode", "train"], &["has no graph", "torch.export"]);
+    refused(&["--batch-size", "3"], &["--batch-size", "names no model", "--model FILE"]);
+}
