@@ -318,6 +318,14 @@ impl TaskSpec {
         self.array.as_ref().and_then(|array| array.at_once)
     }
 
+    /// Key under which measurements of the task's model are kept: its graph's digest, or else its profile. None if its
+    /// model was not estimated.
+    pub fn model_key(&self) -> Option<String> {
+        let estimate = self.model.as_ref()?.estimate.as_ref()?;
+        let graph = estimate.graph.as_ref().map(|graph| format!("graph:{graph}"));
+        graph.or_else(|| Some(format!("profile:{}", self.profile.as_ref()?)))
+    }
+
     /// Expected running time of a task: the user's estimate, or else its timeout.
     pub fn expected(&self) -> Option<Span> {
         self.expected.or(self.timeout)

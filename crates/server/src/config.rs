@@ -92,9 +92,36 @@ pub struct Config {
     /// The workers of other machines.
     #[serde(default)]
     pub workers: WorkersConfig,
+    /// Estimates of models.
+    #[serde(default)]
+    pub estimate: EstimateConfig,
     /// How much people may have.
     #[serde(default)]
     pub limits: LimitsConfig,
+}
+
+/// What concerns the estimates of jobs' models.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EstimateConfig {
+    /// The share of jobs that are to stay below the memory requested for them; 0.95 unless set.
+    pub share: Option<BoundShare>,
+}
+
+/// A share of jobs, at least 0.5 and below 1: a bound that no job ever exceeds cannot be computed.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(try_from = "f64")]
+pub struct BoundShare(pub f64);
+
+impl TryFrom<f64> for BoundShare {
+    type Error = String;
+
+    fn try_from(share: f64) -> Result<Self, String> {
+        match share {
+            0.5..1.0 => Ok(Self(share)),
+            _ => Err(format!("{share} is not a share of at least 0.5 and below 1")),
+        }
+    }
 }
 
 /// TLS of the port. Without files, the server makes certificates with a CA of its own.

@@ -22,6 +22,7 @@ use crate::engine::{CommandError, EngineHandle};
 use crate::hosts::Hosts;
 use crate::http::watch_claims;
 use crate::idle_gpus;
+use crate::model_admission::DEFAULT_SHARE;
 use crate::repairs::Repairs;
 use crate::router::router;
 use crate::serve::{Limits, serve};
@@ -317,6 +318,7 @@ fn app(
     let config = &options.config;
     let mut app = App {
         defaults: defaults(config),
+        bound_share: config.estimate.share.map_or(DEFAULT_SHARE, |share| share.0),
         watched: agent.map(AgentHandle::devices),
         local_worker: agent.map(|agent| agent.info().name.clone()),
         bounds: agent.map(|agent| agent.bounds().clone()),

@@ -2,6 +2,8 @@
 //! measured before, becomes their memory request. Nothing here opens a model's file, which belongs to the user who submits: their
 //! client estimates it and sends numbers. What is decided is written into the job, and from there into the log.
 
+use crate::store::{HistoryError, HistoryStore, ModelRun};
+use std::collections::{BTreeMap, BTreeSet};
 use warpyard_api::job::{EstimateDoc, ModelMode as ModeWord, TaskDoc};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::ByteSize;
@@ -14,6 +16,7 @@ use warpyard_core::model::{
 };
 use warpyard_core::spec::{JobSpec, TaskSpec};
 use warpyard_estimate::admission::{Basis, Measurements, bound, published_bound};
+use warpyard_estimate::conformal::Outcome;
 use warpyard_estimate::gpu::ASSUMED_CONTEXT;
 
 /// Share of jobs that a bound is to cover, unless the configuration says otherwise.
@@ -100,14 +103,70 @@ pub(crate) fn has_models(spec: &JobSpec) -> bool {
     spec.tasks.iter().any(|task| task.model.is_some())
 }
 
+/// The most models of one user whose measurements count for the bounds of others.
+const MODELS_OF_ONE_USER: usize = 50;
+
+/// Measurements that the bounds of a job's models are computed from. Runs of the same model count only for the user whose they were:
+/// a digest or profile is only a name that whoever submits sends, and must not lower what another user's job reserves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ModelHistory {
+    user: String,
+    same: Vec<ModelRun>,
+    each: Vec<ModelRun>,
+}
+
+impl ModelHistory {
+    /// Reads the measurements for a user's job.
+    pub(crate) fn recall(store: &dyn HistoryStore, user: &str, spec: &JobSpec) -> Result<Self, HistoryError> {
+        let keys: BTreeSet<String> = spec.tasks.iter().filter_map(TaskSpec::model_key).collect();
+        let mut same = Vec::new();
+        for key in &keys {
+            same.extend(store.runs_of_model(user, key)?);
+        }
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        let mut each = if keys.is_empty() { vec![] } else { store.runs_of_each_model()? };
+        each.retain(|run| {
+            let count = counts.entry(run.user.clone()).or_default();
+            *count += 1;
+            *count <= MODELS_OF_ONE_USER
+        });
+        Ok(Self { user: user.to_owned(), same, each })
+    }
+
+    /// The bound of a task's model on a device type; on none in particular where none is named.
+    fn bound(
+        &self,
+        key: Option<&str>,
+        kind: Option<&str>,
+        estimate: &ModelEstimate,
+        share: f64,
+    ) -> (u64, Basis) {
+        let outcome = |run: &ModelRun| Outcome { estimated: run.estimated, measured: run.measured };
+        let is_same = |run: &&ModelRun| {
+            kind.is_some_and(|kind| run.kind.eq_ignore_ascii_case(kind)) && key == Some(run.model.as_str())
+        };
+        let same_model: Vec<_> = self.same.iter().filter(is_same).map(outcome).collect();
+        let is_other =
+            |run: &&ModelRun| (run.user.as_str(), Some(run.model.as_str())) != (self.user.as_str(), key);
+        let other_models: Vec<_> = self.each.iter().filter(is_other).map(outcome).collect();
+        let measured = Measurements { same_model: &same_model, other_models: &other_models };
+        bound(estimate.peak, estimate.context, measured, share)
+    }
+}
+
 /// Revises the bounds of a job's models by what was measured and by the devices there are, and makes them the memory requests.
 /// Tells what its user should know.
-pub(crate) fn admit(spec: &mut JobSpec, types: &[DeviceType], share: f64) -> Vec<Problem> {
+pub(crate) fn admit(
+    spec: &mut JobSpec,
+    types: &[DeviceType],
+    history: &ModelHistory,
+    share: f64,
+) -> Vec<Problem> {
     let several = spec.tasks.len() > 1;
     let mut warnings = Vec::new();
     for (i, task) in spec.tasks.iter_mut().enumerate() {
         let path = if several { format!("tasks[{i}].model") } else { "model".to_owned() };
-        if let Some(mut problem) = admit_task(task, types, share) {
+        if let Some(mut problem) = admit_task(task, types, history, share) {
             problem.path = path;
             warnings.push(problem);
         }
@@ -115,7 +174,13 @@ pub(crate) fn admit(spec: &mut JobSpec, types: &[DeviceType], share: f64) -> Vec
     warnings
 }
 
-fn admit_task(task: &mut TaskSpec, types: &[DeviceType], share: f64) -> Option<Problem> {
+fn admit_task(
+    task: &mut TaskSpec,
+    types: &[DeviceType],
+    history: &ModelHistory,
+    share: f64,
+) -> Option<Problem> {
+    let key = task.model_key();
     let TaskSpec { model, needs, .. } = task;
     let model = model.as_mut()?;
     let Some(estimate) = &mut model.estimate else {
@@ -132,7 +197,11 @@ fn admit_task(task: &mut TaskSpec, types: &[DeviceType], share: f64) -> Option<P
     let allowed = |kind: &str| {
         needs.gpu_types.is_empty() || needs.gpu_types.iter().any(|name| name.eq_ignore_ascii_case(kind))
     };
-    let (bytes, basis) = bound(estimate.peak, estimate.context, Measurements::default(), share);
+    // There is one request for whichever type it is placed on: until it was measured on each, that of the most demanding.
+    let kinds = types.iter().map(|known| known.kind.as_str()).filter(|kind| allowed(kind));
+    let bounds = kinds.map(|kind| history.bound(key.as_deref(), Some(kind), estimate, share));
+    let most = bounds.max_by_key(|(bytes, _)| *bytes);
+    let (bytes, basis) = most.unwrap_or_else(|| history.bound(key.as_deref(), None, estimate, share));
     estimate.bound = bytes;
     estimate.share = share;
     estimate.basis = match basis {
@@ -260,9 +329,13 @@ mod tests {
     }
 
     fn admitted(doc: TaskDoc) -> (TaskSpec, Vec<String>) {
+        admitted_after(doc, &ModelHistory::default())
+    }
+
+    fn admitted_after(doc: TaskDoc, history: &ModelHistory) -> (TaskSpec, Vec<String>) {
         let device = |kind: &str, gib: u64| DeviceType { kind: kind.into(), memory: gib * GIB };
         let mut spec = JobSpec { tasks: vec![task(doc)], ..JobSpec::default() };
-        let warnings = admit(&mut spec, &[device("V100", 16), device("A100", 40)], DEFAULT_SHARE);
+        let warnings = admit(&mut spec, &[device("V100", 16), device("A100", 40)], history, DEFAULT_SHARE);
         (spec.tasks.remove(0), warnings.into_iter().map(|problem| problem.code.into_owned()).collect())
     }
 
@@ -295,6 +368,51 @@ mod tests {
         assert_eq!((task.needs.gpu_memory, warnings), (None, vec![code::ESTIMATE_TOO_LARGE.to_owned()]));
         let view = estimate_view(&task).expect("an estimate");
         assert!(view.text.contains("so it has its GPUs to itself"), "{}", view.text);
+    }
+
+    fn run(user: &str, model: &str, kind: &str, measured: u64) -> ModelRun {
+        ModelRun { user: user.into(), model: model.into(), kind: kind.into(), estimated: 11 * GIB, measured }
+    }
+
+    fn with_graph(gpu_type: &[&str]) -> TaskDoc {
+        let mut doc = estimated(10 * GIB);
+        doc.gpu_type = gpu_type.iter().map(|kind| (*kind).to_owned()).collect();
+        doc.estimate.as_mut().expect("an estimate").graph = Some("1f".into());
+        doc
+    }
+
+    #[test]
+    fn measured_runs_correct_the_bound_on_the_types_they_were_measured_on() {
+        let same = vec![run("ann", "graph:1f", "v100", 6 * GIB)];
+        let history = ModelHistory { user: "ann".into(), same: same.clone(), each: same };
+        let bound = |types: &[&str]| {
+            let task = admitted_after(with_graph(types), &history).0;
+            let view = estimate_view(&task).expect("an estimate");
+            (view.bound_bytes, view.basis, view.measured)
+        };
+        let (bytes, basis, runs) = bound(&["V100"]);
+        assert!((6 * GIB..7 * GIB).contains(&bytes), "{bytes}");
+        assert_eq!((basis, runs), (EstimateBasis::SameModel, 1));
+        // It may also be placed on a type where it was not measured: the estimate stays reserved.
+        for types in [&["A100"][..], &[]] {
+            assert_eq!(
+                bound(types),
+                (published_bound(10 * GIB, GIB), EstimateBasis::Published, 0),
+                "{types:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_models_set_the_margin_once_they_are_enough() {
+        let each: Vec<_> = (0..19).map(|n| run("bob", &format!("graph:{n}"), "v100", 12 * GIB)).collect();
+        let mut history = ModelHistory { user: "ann".into(), same: vec![], each };
+        let basis = |history: &ModelHistory| {
+            estimate_view(&admitted_after(with_graph(&[]), history).0).map(|view| (view.basis, view.measured))
+        };
+        assert_eq!(basis(&history), Some((EstimateBasis::OtherModels, 19)));
+        history.each.pop();
+        assert_eq!(basis(&history), Some((EstimateBasis::Published, 0)), "eighteen cannot promise 95 %");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::engine::EngineHandle;
 use crate::forecast_cache::ForecastCache;
 use crate::login_envs::LoginEnvironments;
 use crate::logs::LogWatches;
+use crate::model_admission::DEFAULT_SHARE;
 use crate::repairs::Repairs;
 use crate::replays::Replays;
 use crate::simulation::Simulation;
@@ -57,6 +58,8 @@ pub(crate) struct App {
     pub(crate) repairs: Arc<Repairs>,
     pub(crate) url: String,
     pub(crate) defaults: Defaults,
+    /// Share of jobs with models that stay below their admission bounds.
+    pub(crate) bound_share: f64,
     pub(crate) policies: &'static [PolicyDef],
     pub(crate) watched: Option<Arc<Mutex<Watched>>>,
     /// The name of the worker inside the server, where there is one.
@@ -122,6 +125,7 @@ impl App {
             repairs: Arc::default(),
             url,
             defaults: Defaults::default(),
+            bound_share: DEFAULT_SHARE,
             policies: POLICIES,
             watched: None,
             local_worker: None,

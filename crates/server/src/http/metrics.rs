@@ -17,6 +17,7 @@ pub(super) async fn metrics(State(app): AppState) -> Result<Response, Refusal> {
         (f.index().tasks(), views::workers(cluster, None), policy, cluster.seq(), f.measures())
     };
     let (mut tasks, workers, policy, seq, measures) = app.engine.read(look).await?;
+    let coverage = app.engine.read_history(|history| history.bound_coverage()).await?.unwrap_or_default();
     let mut text = Exposition::default();
     text.family("warpyard_info", "gauge", "The server: its version and the policy in force.");
     text.sample("warpyard_info", &[("version", env!("CARGO_PKG_VERSION")), ("policy", &policy)], 1);
@@ -75,6 +76,26 @@ pub(super) async fn metrics(State(app): AppState) -> Result<Response, Refusal> {
     text.sample("warpyard_clock_offset_seconds", &[], app.engine.clock().offset_seconds());
     text.family("warpyard_events_total", "counter", "Events in the log.");
     text.sample("warpyard_events_total", &[], seq);
+    text.family(
+        "warpyard_bound_runs",
+        "gauge",
+        "Latest runs of estimated models whose GPU memory was measured, at most 1000.",
+    );
+    text.sample("warpyard_bound_runs", &[], coverage.measured);
+    text.family(
+        "warpyard_bound_target_ratio",
+        "gauge",
+        "Share of them that is to stay below the admission bound.",
+    );
+    text.sample("warpyard_bound_target_ratio", &[], app.bound_share);
+    text.family(
+        "warpyard_bound_coverage_ratio",
+        "gauge",
+        "Share of them that did; absent before any was measured.",
+    );
+    if let Some(share) = coverage.share() {
+        text.sample("warpyard_bound_coverage_ratio", &[], share);
+    }
     for (name, help, histogram) in [
         ("warpyard_wait_seconds", "Time from ready to placed.", &measures.wait),
         (

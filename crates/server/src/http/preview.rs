@@ -7,7 +7,8 @@ use super::{App, AppState, CallerExtension};
 use crate::caller::Caller;
 use crate::convert::{self, Defaults, Workers};
 use crate::forecast::{ForecastInput, SubmissionForecast};
-use crate::{model_admission, select, views};
+use crate::model_admission::{self, ModelHistory};
+use crate::{select, views};
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
 use axum::extract::{Query, State};
@@ -193,7 +194,8 @@ async fn read(
     submit: SubmitRequest,
     size: usize,
 ) -> Result<(JobSpec, Vec<Problem>), Refusal> {
-    let SubmitRequest { doc, workdir, terminal, .. } = submit;
+    let SubmitRequest { doc, workdir, terminal, user, .. } = submit;
+    let user = user.unwrap_or_default();
     let terminal = terminal.map(|terminal| (terminal.rows, terminal.columns));
     let defaults = Defaults { workdir, size: terminal, ..app.defaults.clone() };
     let check = move || read_value(&doc, ReadOptions { default_name: None, accept_user: false });
@@ -208,7 +210,13 @@ async fn read(
     let mut warnings = warnings;
     if model_admission::has_models(&spec) {
         let types = app.engine.read(|f| model_admission::device_types(f.cluster())).await?;
-        warnings.extend(model_admission::admit(&mut spec, &types, model_admission::DEFAULT_SHARE));
+        let recall = {
+            let spec = spec.clone();
+            move |history: &dyn crate::store::HistoryStore| ModelHistory::recall(history, &user, &spec)
+        };
+        // Without what was measured, bounds have the margin of public measurements: no reason to refuse a job.
+        let measured = app.engine.read_history(recall).await?.unwrap_or_default();
+        warnings.extend(model_admission::admit(&mut spec, &types, &measured, app.bound_share));
     }
     let after: Vec<JobId> = spec.after.iter().map(|after| after.job).collect();
     let look = move |f: &crate::replica::Reader<'_>| {

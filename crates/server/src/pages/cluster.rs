@@ -5,7 +5,7 @@ use super::format::{escape, format_size, timestamp};
 use super::{Chrome, Frame, PageError, html};
 use crate::app::{AppState, CallerExtension};
 use crate::replica::Reader;
-use crate::store::{DeviceSample, HistoryError, Sample, WorkerSample, distance};
+use crate::store::{BoundCoverage, DeviceSample, HistoryError, Sample, WorkerSample, distance};
 use crate::views;
 use askama::Template;
 use axum::Extension;
@@ -51,6 +51,8 @@ struct ClusterPage {
     utilisation: bool,
     spans: Vec<(&'static str, &'static str, bool)>,
     begun: bool,
+    /// How admission bounds of estimated models held; empty before any was measured.
+    coverage: String,
     admin: bool,
 }
 
@@ -76,10 +78,12 @@ pub(super) async fn page(
     headers: HeaderMap,
     Query(query): Query<ClusterQuery>,
 ) -> Result<Response, PageError> {
-    let (frame, watched) = (Frame::of(&app, &headers), app.watched.clone());
+    let (frame, watched, target) = (Frame::of(&app, &headers), app.watched.clone(), app.bound_share);
     let draw = move |f: &Reader<'_>| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
-        ClusterPage::of(f, watched.as_deref(), &query.span, frame, who.is_admin())
+        let mut page = ClusterPage::of(f, watched.as_deref(), &query.span, frame, who.is_admin())?;
+        page.coverage = coverage(f.history().bound_coverage()?, target);
+        Ok::<_, HistoryError>(page)
     };
     let page = app.engine.read(draw).await??;
     Ok(html(StatusCode::OK, &page))
@@ -108,9 +112,21 @@ impl ClusterPage {
             axis,
             spans: SPANS.iter().enumerate().map(|(i, (word, name, ..))| (*word, *name, i == at)).collect(),
             chrome: Chrome::of(f, "Cluster", "cluster", frame),
+            coverage: String::new(),
             admin,
         })
     }
+}
+
+/// How many of the latest measured runs of estimated models stayed below their bounds.
+fn coverage(reached: BoundCoverage, target: f64) -> String {
+    let Some(share) = reached.share() else { return String::new() };
+    let BoundCoverage { measured, covered } = reached;
+    let [share, target] = [share, target].map(|share| (share * 1000.0).round() / 10.0);
+    format!(
+        "Of the last {measured} measured runs of estimated models, {covered} ({share} %) stayed below their bounds; the \
+         target is {target} %."
+    )
 }
 
 fn worker_row(view: WorkerView) -> WorkerRow {

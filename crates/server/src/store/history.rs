@@ -5,6 +5,7 @@
 
 mod damaged;
 mod entry;
+mod model_runs;
 mod rows;
 mod samples;
 mod tables;
@@ -14,6 +15,7 @@ mod tests;
 
 pub(crate) use damaged::set_aside;
 pub(crate) use entry::IDLE;
+pub use model_runs::{BoundCoverage, ModelRun};
 pub use rows::{AttemptRow, JobRow};
 pub use samples::{DeviceSample, Sample, WorkerSample};
 pub(crate) use samples::{STEPS, distance};
@@ -145,6 +147,9 @@ impl HistoryStore for SqliteHistory {
                 .prepare_cached("DELETE FROM attempt WHERE job = ?1 AND placed >= ?2")?
                 .execute(which)?;
             transaction
+                .prepare_cached("DELETE FROM model_run WHERE job = ?1 AND placed >= ?2")?
+                .execute(which)?;
+            transaction
                 .prepare_cached("DELETE FROM job WHERE id = ?1 AND submitted >= ?2")?
                 .execute(which)?;
         }
@@ -223,6 +228,18 @@ impl HistoryStore for SqliteHistory {
             Ok((r.get(0)?, gpus, Span(r.get::<_, i64>(2)? as u64)))
         };
         Ok(query.query_map([], run)?.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn runs_of_model(&self, user: &str, model: &str) -> Result<Vec<ModelRun>, HistoryError> {
+        Ok(model_runs::of_model(&self.db, user, model)?)
+    }
+
+    fn runs_of_each_model(&self) -> Result<Vec<ModelRun>, HistoryError> {
+        Ok(model_runs::of_each_model(&self.db)?)
+    }
+
+    fn bound_coverage(&self) -> Result<BoundCoverage, HistoryError> {
+        Ok(model_runs::coverage(&self.db)?)
     }
 
     fn promises_kept(&self) -> Result<Vec<f64>, HistoryError> {

@@ -3,7 +3,7 @@
 //! They are derived from the log of events and can be made again from it, as far as the log was not pruned. One connection
 //! writes; each request that reads has one of its own. The contract is `tests/contract/history_store.rs`.
 
-use super::history::{AttemptRow, JobRow, Sample};
+use super::history::{AttemptRow, BoundCoverage, JobRow, ModelRun, Sample};
 use super::log::LogError;
 use std::error::Error;
 use std::ops::RangeInclusive;
@@ -80,6 +80,15 @@ pub trait HistoryStore: Send {
     /// The latest attempts of everyone that ended by themselves or by their timeout: whose each was, how many GPUs it had
     /// and how long it ran.
     fn latest_runs(&self) -> Result<Vec<(String, usize, Span)>, HistoryError>;
+
+    /// The latest measured runs of a user's model, newest first.
+    fn runs_of_model(&self, user: &str, model: &str) -> Result<Vec<ModelRun>, HistoryError>;
+
+    /// The latest measured run of each user's model on each device type, newest first.
+    fn runs_of_each_model(&self) -> Result<Vec<ModelRun>, HistoryError>;
+
+    /// How many of the latest measured runs of estimated models stayed below their admission bounds.
+    fn bound_coverage(&self) -> Result<BoundCoverage, HistoryError>;
 
     /// What share of its timeout each kind of task ran for lately: the mean over those that ran to their end or into the
     /// timeout. An array, or a job run again and again, is one kind: its hundred tasks say no more of others than one does.

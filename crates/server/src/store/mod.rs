@@ -7,7 +7,9 @@ mod log;
 mod log_files;
 
 pub(crate) use database_copy::{copy_database, find_corruption};
-pub use history::{AttemptRow, DeviceSample, JobRow, Sample, SqliteHistory, WorkerSample};
+pub use history::{
+    AttemptRow, BoundCoverage, DeviceSample, JobRow, ModelRun, Sample, SqliteHistory, WorkerSample,
+};
 pub(crate) use history::{IDLE, STEPS, distance, set_aside};
 pub use history_store::{HistoryError, HistoryStore};
 pub use log::{Loaded, Log, LogError};

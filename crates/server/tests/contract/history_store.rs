@@ -2,10 +2,11 @@
 //! them as a restarted process would.
 
 use warpyard_core::event::{Disposition, End, EndReason, EventKind, Outcome, Usage, WorkerInfo};
+use warpyard_core::model::{BoundBasis, EstimateRequest, EstimateSource, ModelEstimate, ModelSpec};
 use warpyard_core::pool::{Charge, DeviceInfo, DeviceState, Placement};
 use warpyard_core::spec::{JobSpec, Needs, Program, TaskSpec};
 use warpyard_core::{Cluster, Event, JobId, PolicyChoice, Span, TaskId, Time, WorkerId};
-use warpyard_server::store::{AttemptRow, HistoryStore, JobRow, Sample};
+use warpyard_server::store::{AttemptRow, BoundCoverage, HistoryStore, JobRow, ModelRun, Sample};
 
 type Tables = Box<dyn HistoryStore>;
 
@@ -34,6 +35,7 @@ fn story() -> (Cluster, Vec<Event>) {
             needs,
             retries: 1,
             timeout: Some(Span::from_secs(60.0)),
+            model: Some(Box::new(ModelSpec { estimate: Some(estimate(n)), ..ModelSpec::default() })),
             ..TaskSpec::default()
         };
         let spec = JobSpec { name: format!("job {n}"), tasks: vec![task], ..JobSpec::default() };
@@ -47,7 +49,8 @@ fn story() -> (Cluster, Vec<Event>) {
             let attempt = task.attempt(number);
             let devices = [(0, Charge::Whole)].into_iter().collect();
             let placement = Placement { worker: WorkerId(0), devices, cpus: 0, memory: 0 };
-            let usage = Usage { ran: Span::from_secs(n as f64), ..Usage::default() };
+            let peak_gpu_memory = Some(900 + n);
+            let usage = Usage { ran: Span::from_secs(n as f64), peak_gpu_memory, ..Usage::default() };
             let (how, then) = match fails && number == 1 {
                 true => (EndReason::Exited(3), Disposition::Again),
                 false => (EndReason::Exited(0), Disposition::Done(Outcome::Succeeded)),
@@ -63,6 +66,22 @@ fn story() -> (Cluster, Vec<Event>) {
     let mut cluster = Cluster::new(policy);
     events.iter().for_each(|event| drop(cluster.apply(event)));
     (cluster, events)
+}
+
+/// The estimate of a job's model: jobs 1 and 3 run the same one, with a bound that the second exceeds.
+fn estimate(n: u64) -> ModelEstimate {
+    ModelEstimate {
+        graph: Some(format!("{}", n % 2)),
+        peak: 500,
+        context: 300,
+        seconds: [].into(),
+        bound: 902,
+        share: 0.95,
+        basis: BoundBasis::Published,
+        request: EstimateRequest::Bound,
+        source: EstimateSource::Submitter,
+        expected: None,
+    }
 }
 
 /// Everything the tables say of the jobs of the story.
@@ -92,6 +111,7 @@ pub(crate) fn holds(empty: impl Fn() -> Tables, reopen: impl Fn(Tables) -> Table
     the_latest_attempts_come_first_and_page_by_page(empty());
     damaged_tables_are_replaced_by_empty_ones(empty());
     samples_are_found_again(empty());
+    measured_models_are_found_again(empty());
 }
 
 fn entered_events_are_there_after_reopening(tables: Tables, reopen: &impl Fn(Tables) -> Tables) {
@@ -194,6 +214,33 @@ fn damaged_tables_are_replaced_by_empty_ones(tables: Tables) {
     assert_eq!((tables.seq(), tables.rows().expect("read")), (0, 0));
     tables.enter(&cluster, &events, events.len() as u64).expect("entered");
     assert_eq!(rows(&*tables), before);
+}
+
+fn measured_models_are_found_again(tables: Tables) {
+    let (mut tables, cluster, events) = entered(tables);
+    let run = |user: &str, model: &str, measured| ModelRun {
+        user: user.into(),
+        model: model.into(),
+        kind: "v100".into(),
+        estimated: 800,
+        measured,
+    };
+    let check = |tables: &dyn HistoryStore| {
+        let of = |user, model| tables.runs_of_model(user, model).expect("read");
+        assert_eq!(of("bob", "graph:1"), [run("bob", "graph:1", 903), run("bob", "graph:1", 901)]);
+        // The attempt of ann's that failed says nothing of her model.
+        assert_eq!(of("ann", "graph:0"), [run("ann", "graph:0", 902)]);
+        assert_eq!(of("ann", "graph:1"), [], "another user's run of it");
+        let each = tables.runs_of_each_model().expect("read");
+        assert_eq!(each, [run("bob", "graph:1", 903), run("ann", "graph:0", 902)]);
+        let coverage = tables.bound_coverage().expect("read");
+        assert_eq!(coverage, BoundCoverage { measured: 3, covered: 2 });
+    };
+    check(&*tables);
+    tables.clear(&cluster, 1, Time(0)).expect("cleared");
+    assert_eq!(tables.bound_coverage().expect("read"), BoundCoverage::default());
+    tables.enter(&cluster, &events, events.len() as u64).expect("entered");
+    check(&*tables);
 }
 
 fn samples_are_found_again(tables: Tables) {

@@ -1,6 +1,7 @@
 //! Jobs that name a model: the memory request is estimated from its file by whoever submits.
 
-use crate::support::Server;
+use crate::devices::{FREE, FakeNvml, gpu, up, world};
+use crate::support::{Server, eventually, wait_at};
 use serde_json::json;
 
 const MIB: u64 = 1 << 20;
@@ -64,4 +65,35 @@ fn a_model_that_cannot_be_estimated_is_refused_with_its_file_and_a_remedy() {
     );
     refused(&["--model", "w.safetensors", "--mode", "train"], &["has no graph", "torch.export"]);
     refused(&["--batch-size", "3"], &["--batch-size", "names no model", "--model FILE"]);
+}
+
+#[test]
+fn what_a_model_was_measured_to_take_corrects_its_next_estimate() {
+    let fake = FakeNvml::new(&world(&[FREE]));
+    let server = up(&fake);
+    write_model(&server, "w.safetensors");
+    let gate = server.path("gate");
+    let model = ["--gpus", "1", "--model", "w.safetensors"];
+    let job = server.script(&model, &format!("echo $$; echo started; {}", wait_at(&gate)));
+    server.printed(&job, "started");
+    let pid = server.said(&["logs", &job]).lines().next().expect("its pid").to_owned();
+    // More than the bound of 806 MiB, so that the bound did not hold.
+    fake.set(&world(&[&format!("used 1000000000\ncompute {pid} 1000000000\nutilisation 90")]));
+    eventually("its utilisation is read", || gpu(&server, 0)["utilisation_percent"] == 90);
+    server.open("gate");
+    assert_eq!(server.outcome(&job), "succeeded");
+    fake.set(&world(&[FREE]));
+
+    let job = server.submit(&[&model[..], &["--", "true"]].concat());
+    let needs = &server.json(&["show", &job])["tasks"][0]["needs"];
+    assert_eq!(
+        (&needs["estimate"]["basis"], &needs["estimate"]["measured"]),
+        (&json!("same-model"), &json!(1))
+    );
+    assert_eq!(
+        needs["gpu_memory_bytes"], 1_100_000_000,
+        "the measured peak with a margin for repeats: {needs}"
+    );
+    let said = server.said(&["show", &job]);
+    assert!(said.contains("by one measured run of this model"), "{said}");
 }

@@ -1,5 +1,6 @@
 //! Entering events in the derived tables: one function for each kind of event that changes a row.
 
+use super::model_runs;
 use super::rows::{kinds, written};
 use rusqlite::{Connection, params};
 use warpyard_api::quantity::{ByteSize, Micros};
@@ -21,13 +22,17 @@ pub(super) fn enter_event(db: &Connection, cluster: &Cluster, event: &Event) -> 
     }
     match &event.what {
         EventKind::JobSubmitted { job, user, spec } => enter_job(db, *job, user, spec, event.at),
-        EventKind::Placed { attempt, placement } => enter_attempt(db, cluster, *attempt, placement, event.at),
+        EventKind::Placed { attempt, placement } => {
+            model_runs::enter_placed(db, cluster, *attempt, placement, event.at)?;
+            enter_attempt(db, cluster, *attempt, placement, event.at)
+        }
         EventKind::Started { attempt } => enter_start(db, *attempt, event.at),
         EventKind::StopAsked { attempt, why: StopReason::Idle(lasted) } => {
             enter_idle_stop(db, *attempt, *lasted)
         }
         EventKind::Ended { attempt, end, then } => {
             enter_end(db, *attempt, end, then, event.at)?;
+            model_runs::enter_ended(db, *attempt, end, then, event.at)?;
             enter_job_end(db, cluster, attempt.task.job)
         }
         EventKind::Cancelled { node, .. } => enter_job_end(db, cluster, node.job),

@@ -1,6 +1,6 @@
 //! The tables themselves, and what is done to those an older program left.
 
-use super::samples;
+use super::{model_runs, samples};
 use rusqlite::Connection;
 
 /// What the tables are like once nothing is missing in them; kept in the file, so that older ones are known.
@@ -48,6 +48,7 @@ pub(super) fn prepare(db: &mut Connection, found: i64) -> rusqlite::Result<bool>
     made.execute_batch(TABLES)?;
     made.execute_batch(INDEXES)?;
     made.execute_batch(samples::TABLE)?;
+    made.execute_batch(model_runs::TABLE)?;
     if !any {
         are_complete(&made)?;
     }
