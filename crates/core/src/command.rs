@@ -1,6 +1,6 @@
 //! Commands: requests to change the state, and their rejections.
 
-use crate::event::{End, Env, WorkerInfo};
+use crate::event::{End, EndReason, Env, Usage, WorkerInfo};
 use crate::ids::{AttemptId, DeviceId, JobId, NodeId, TaskId, WorkerId};
 use crate::limits::Limits;
 use crate::policy::PolicyChoice;
@@ -222,8 +222,8 @@ impl TaskSelector {
     }
 }
 
-/// Status of an attempt, as its worker reports it. Workers report absolute states again and again; the core derives
-/// what changed, so that a lost, late or duplicate message does no harm.
+/// Status of an attempt that a worker has begun. Executors observe it, agents keep it and workers report it, absolute and
+/// again and again; the core derives what changed, so that a lost, late or duplicate message does no harm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptStatus {
@@ -233,6 +233,13 @@ pub enum AttemptStatus {
     Frozen,
     /// The attempt ended.
     Over(End),
+}
+
+impl AttemptStatus {
+    /// Status of an attempt that ended without having started, or without a record of its usage.
+    pub fn ended(how: EndReason) -> AttemptStatus {
+        AttemptStatus::Over(End { how, usage: Usage::default() })
+    }
 }
 
 /// Rejection of a command: a stable code for programs, a message for people, and the field it is about, if any.

@@ -199,9 +199,7 @@ pub(crate) fn finish(
             cluster.desired(worker).any(|desired| layout.attempt_dir(desired.attempt) == path)
         })
     };
-    let runs = attempts
-        .into_iter()
-        .filter(|(_, found)| matches!(found, Ok(RecordedAttempt::Running(_) | RecordedAttempt::Frozen(_))));
+    let runs = attempts.into_iter().filter(|(_, found)| matches!(found, Ok(RecordedAttempt::Supervised(..))));
     let to_be_ended = runs.map(|(dir, _)| dir.path().to_owned()).filter(|path| !known(path)).collect();
     Ok(RecoveryReport {
         data: data.to_owned(),

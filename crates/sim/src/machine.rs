@@ -7,7 +7,7 @@ use warpyard_core::agent::{
     Agent, FoundRecord, Input, Observation, Output, RecordOwner, Settings, StopCause,
 };
 use warpyard_core::event::{End, EndReason, Usage};
-use warpyard_core::protocol::Report;
+use warpyard_core::protocol::{AttemptStatus, Report};
 use warpyard_core::small::SmallMap;
 use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Span, Time};
@@ -78,7 +78,7 @@ impl Machine {
         spec: ProcessSpec,
         set_timer: &mut impl FnMut(Time, MachineTimer),
     ) {
-        let (owner, on_lost, seen) = (RecordOwner::ThisLog, OnLost::default(), Observation::Running);
+        let (owner, on_lost, seen) = (RecordOwner::ThisLog, OnLost::default(), AttemptStatus::Running.into());
         self.agent.step(Input::Found(FoundRecord { attempt: id, owner, on_lost, seen }), now);
         self.launch(now, id, spec, set_timer);
     }
@@ -106,11 +106,9 @@ impl Machine {
                 Output::Stop { attempt, grace, cause } => self.stop(now, attempt, grace, cause, set_timer),
                 // A launch takes effect at once, so none can be called off in flight.
                 Output::CallOff(id) => {
-                    if self.processes.contains_key(&id) {
-                        self.see(now, id, Observation::Running);
-                    } else {
-                        self.see(now, id, Observation::NotStarted);
-                    }
+                    let runs = self.processes.contains_key(&id);
+                    let seen = if runs { AttemptStatus::Running.into() } else { Observation::NotStarted };
+                    self.see(now, id, seen);
                 }
                 // There are no records on disk.
                 Output::Retire(_)
@@ -204,7 +202,7 @@ impl Machine {
         if let Some(step) = self.to_freeze.get(&id).copied() {
             return self.freeze(now, id, step, set_timer);
         }
-        self.see(now, id, Observation::Running);
+        self.see(now, id, AttemptStatus::Running.into());
     }
 
     fn freeze(
@@ -234,7 +232,7 @@ impl Machine {
         process.next = None;
         process.cancel_freeze();
         self.to_freeze.remove(&id);
-        self.see(now, id, Observation::Frozen);
+        self.see(now, id, AttemptStatus::Frozen.into());
     }
 
     /// Has an attempt exit at its next boundary.
@@ -307,7 +305,7 @@ impl Machine {
             self.saved.push((id, process.done()));
         }
         let usage = Usage { ran: process.ran, ..Usage::default() };
-        self.see(now, id, Observation::Exited(End { how, usage }));
+        self.see(now, id, AttemptStatus::Over(End { how, usage }).into());
     }
 
     /// Updates the speed of every running process to the processes beside it.

@@ -33,7 +33,8 @@ fn start_supervisor(data: &Path, script: &str) -> Spawner {
     let launch: Launch = serde_json::from_str(&text).expect("an old launch can be read");
     let mut spawner = Spawner::start(BINARY, ["spawner"]).expect("it starts");
     spawner.launch(&launch).expect("it is delivered");
-    let runs = || matches!(AttemptDir::new(launch.dir.clone()).inspect(), Ok(RecordedAttempt::Running(_)));
+    let runs =
+        || matches!(AttemptDir::new(launch.dir.clone()).inspect(), Ok(RecordedAttempt::Supervised(..)));
     eventually("it runs", runs);
     spawner
 }

@@ -1,10 +1,9 @@
 //! Inputs of the agent.
 
 use super::ForeignRecordId;
-use crate::event::End;
 use crate::ids::AttemptId;
 use crate::pool::DeviceState;
-use crate::protocol::MemoryUse;
+use crate::protocol::{AttemptStatus, MemoryUse};
 use crate::spec::OnLost;
 use std::collections::BTreeMap;
 
@@ -67,14 +66,16 @@ pub enum RecordOwner {
 pub enum Observation {
     /// No process has started; a launch may be under way, unless it was called off.
     NotStarted,
-    /// Its process is running.
-    Running,
-    /// Its process is frozen.
-    Frozen,
-    /// It has ended.
-    Exited(End),
+    /// A process has started.
+    Status(AttemptStatus),
     /// Its record is damaged.
     Unreadable(String),
+}
+
+impl From<AttemptStatus> for Observation {
+    fn from(status: AttemptStatus) -> Observation {
+        Observation::Status(status)
+    }
 }
 
 /// Reason why an attempt was not launched.

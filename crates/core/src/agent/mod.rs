@@ -31,7 +31,7 @@ use crate::cluster::Desired;
 use crate::event::{End, EndReason};
 use crate::ids::AttemptId;
 use crate::pool::DeviceState;
-use crate::protocol::{Assignments, MemoryUse, ReportId};
+use crate::protocol::{Assignments, AttemptStatus, MemoryUse, ReportId};
 use crate::small::SmallMap;
 use crate::spec::OnLost;
 use crate::time::{Span, Time};
@@ -316,13 +316,13 @@ impl Agent {
             // The directory is this log's, its contents are not: they are no evidence about the attempt.
             RecordOwner::Misfiled(why) => self.adopt(attempt, on_lost, Observation::Unreadable(why)),
             RecordOwner::AnotherLog(record) => match seen {
-                Observation::Running | Observation::Frozen => {
+                Observation::Status(AttemptStatus::Running | AttemptStatus::Frozen) => {
                     self.foreign.push(record);
                     self.emit(Output::StopForeign { record, grace: FOREIGN_GRACE });
                 }
-                Observation::NotStarted | Observation::Exited(_) | Observation::Unreadable(_) => {
-                    self.emit(Output::RetireForeign(record));
-                }
+                Observation::NotStarted
+                | Observation::Status(AttemptStatus::Over(_))
+                | Observation::Unreadable(_) => self.emit(Output::RetireForeign(record)),
             },
         }
     }
@@ -331,9 +331,7 @@ impl Agent {
         let state = match seen {
             // An attempt that no supervisor has started may be launched again: it starts at most once.
             Observation::NotStarted => return,
-            Observation::Running => AttemptState::Running,
-            Observation::Frozen => AttemptState::Frozen,
-            Observation::Exited(end) => AttemptState::Ended(end),
+            Observation::Status(status) => AttemptState::Status(status),
             Observation::Unreadable(why) => {
                 self.emit(Output::Discard { attempt: id, why: why.clone() });
                 AttemptState::CallingOff { how: damaged(&why) }
@@ -347,36 +345,27 @@ impl Agent {
     fn observe(&mut self, id: AttemptId, seen: Observation, now: Time) {
         let given_up = self.desired_of(id).is_none();
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
-        let became = match (&attempt.state, seen) {
-            (AttemptState::Ended(_), _) => return,
-            (AttemptState::CallingOff { how }, Observation::NotStarted) => {
-                AttemptState::never_ran(how.clone())
-            }
+        let status = match (&attempt.state, seen) {
+            (AttemptState::Status(AttemptStatus::Over(_)), _) => return,
+            (AttemptState::CallingOff { how }, Observation::NotStarted) => AttemptStatus::ended(how.clone()),
             // A launch may still be in flight.
             (_, Observation::NotStarted) => return,
-            (_, Observation::Running) => AttemptState::Running,
-            (_, Observation::Frozen) => AttemptState::Frozen,
-            // It was stopped only to be called off, so its end has the reason of that.
-            (AttemptState::CallingOff { how }, Observation::Exited(end)) if end.how == EndReason::Stopped => {
-                AttemptState::Ended(End { how: how.clone(), ..end })
-            }
-            (_, Observation::Exited(end)) => AttemptState::Ended(end),
             (_, Observation::Unreadable(why)) => {
-                let how = damaged(&why);
-                self.outputs.push_back(Output::Discard { attempt: id, why });
-                AttemptState::CallingOff { how }
+                attempt.state = AttemptState::CallingOff { how: damaged(&why) };
+                return self.emit(Output::Discard { attempt: id, why });
             }
+            (AttemptState::Status(before), Observation::Status(status)) if *before == status => return,
+            // It was stopped only to be called off, so its end has the reason of that.
+            (AttemptState::CallingOff { how }, Observation::Status(AttemptStatus::Over(end)))
+                if end.how == EndReason::Stopped =>
+            {
+                AttemptStatus::Over(End { how: how.clone(), ..end })
+            }
+            (_, Observation::Status(status)) => status,
         };
-        if matches!(became, AttemptState::CallingOff { .. }) {
-            attempt.state = became;
-            return;
-        }
-        if std::mem::discriminant(&attempt.state) == std::mem::discriminant(&became) {
-            return;
-        }
-        let ended = became.is_ended();
+        let ended = matches!(status, AttemptStatus::Over(_));
         let began = !attempt.state.is_being_called_off();
-        attempt.state = became;
+        attempt.state = AttemptState::Status(status);
         self.news.push(id);
         if began {
             self.launch_health.succeeded();

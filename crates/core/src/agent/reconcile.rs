@@ -5,6 +5,7 @@ use super::{Agent, Attempt, AttemptState, Leaving, MACHINE_RESTARTED, NOTHING_LE
 use crate::cluster::{Desired, DesiredState};
 use crate::event::EndReason;
 use crate::ids::AttemptId;
+use crate::protocol::AttemptStatus;
 use crate::spec::default_grace;
 use crate::time::{Span, Time};
 use smallvec::SmallVec;
@@ -86,21 +87,24 @@ impl Agent {
     }
 
     fn step_for(&self, want: Option<DesiredState>, attempt: &Attempt) -> Option<Step> {
-        use AttemptState::{CallingOff, Ended, Frozen, Launching, Running};
+        use AttemptState::{CallingOff, Launching, Status};
+        use AttemptStatus::{Frozen, Over, Running};
         match (want, &attempt.state) {
             // While shutting down, the end may not have been reported yet.
-            (None, Ended(_)) => self.leaving.is_none().then_some(Step::Retire),
-            (Some(_), Ended(_)) | (_, CallingOff { .. }) => None,
+            (None, Status(Over(_))) => self.leaving.is_none().then_some(Step::Retire),
+            (Some(_), Status(Over(_))) | (_, CallingOff { .. }) => None,
             // It was stopped when the lease expired, and there is no way back: thawing or freezing it would overwrite that.
             _ if attempt.expired => None,
-            (None | Some(DesiredState::Stop), Launching { .. } | Running | Frozen) => Some(Step::Stop),
-            (Some(DesiredState::Freeze), Launching { .. } | Running) => Some(Step::Freeze),
-            (Some(DesiredState::Run), Frozen) => Some(Step::Thaw),
-            (Some(DesiredState::Run), Running) if attempt.freezing => Some(Step::Thaw),
-            (Some(DesiredState::Yield), Running) => Some(Step::Yield),
-            (Some(DesiredState::Run), Launching { .. } | Running)
-            | (Some(DesiredState::Freeze), Frozen)
-            | (Some(DesiredState::Yield), Launching { .. } | Frozen) => None,
+            (None | Some(DesiredState::Stop), Launching { .. } | Status(Running | Frozen)) => {
+                Some(Step::Stop)
+            }
+            (Some(DesiredState::Freeze), Launching { .. } | Status(Running)) => Some(Step::Freeze),
+            (Some(DesiredState::Run), Status(Frozen)) => Some(Step::Thaw),
+            (Some(DesiredState::Run), Status(Running)) if attempt.freezing => Some(Step::Thaw),
+            (Some(DesiredState::Yield), Status(Running)) => Some(Step::Yield),
+            (Some(DesiredState::Run), Launching { .. } | Status(Running))
+            | (Some(DesiredState::Freeze), Status(Frozen))
+            | (Some(DesiredState::Yield), Launching { .. } | Status(Frozen)) => None,
         }
     }
 
@@ -160,7 +164,7 @@ impl Agent {
         }
         let Some(attempt) = self.attempts.get_mut(&id) else { return };
         match attempt.state {
-            AttemptState::Running | AttemptState::Frozen => {
+            AttemptState::Status(AttemptStatus::Running | AttemptStatus::Frozen) => {
                 let (grace, cause) = (Span::ZERO, StopCause::LeaseExpired);
                 self.emit(Output::Stop { attempt: id, grace, cause });
             }
@@ -171,7 +175,7 @@ impl Agent {
                 self.emit(Output::Stop { attempt: id, grace, cause });
                 self.emit(Output::CallOff(id));
             }
-            AttemptState::CallingOff { .. } | AttemptState::Ended(_) => {}
+            AttemptState::CallingOff { .. } | AttemptState::Status(AttemptStatus::Over(_)) => {}
         }
     }
 }

@@ -19,14 +19,14 @@ impl Agent {
         let rank = 0;
         let attempts = if full {
             let reported = |(&attempt, here): (_, &super::Attempt)| {
-                Some(ReportedAttempt { attempt, standing: here.state.standing()?, rank })
+                Some(ReportedAttempt { attempt, standing: here.state.status()?.clone(), rank })
             };
             self.attempts.iter().filter_map(reported).collect()
         } else {
             self.news.sort_unstable();
             self.news.dedup();
             let reported = |&attempt| {
-                let standing = self.attempts.get(&attempt)?.state.standing()?;
+                let standing = self.attempts.get(&attempt)?.state.status()?.clone();
                 Some(ReportedAttempt { attempt, standing, rank })
             };
             self.news.iter().filter_map(reported).collect()

@@ -1,6 +1,6 @@
 //! The states of an attempt on a worker.
 
-use crate::event::{End, EndReason, Usage};
+use crate::event::EndReason;
 use crate::protocol::AttemptStatus;
 use crate::spec::OnLost;
 use crate::time::Time;
@@ -13,23 +13,19 @@ pub enum AttemptState {
         /// Time of the latest launch.
         since: Time,
     },
-    /// Its process is running.
-    Running,
-    /// Its process is frozen.
-    Frozen,
     /// Being called off: it must not start, and the executor has yet to confirm that it did not.
     CallingOff {
         /// End reason it gets once that is confirmed.
         how: EndReason,
     },
-    /// Ended. Kept until the server has acknowledged it.
-    Ended(End),
+    /// Observed, or never to start. An end is kept until the server has acknowledged it.
+    Status(AttemptStatus),
 }
 
 impl AttemptState {
     /// Whether it has ended.
     pub fn is_ended(&self) -> bool {
-        matches!(self, AttemptState::Ended(_))
+        matches!(self, AttemptState::Status(AttemptStatus::Over(_)))
     }
 
     pub(super) fn is_being_called_off(&self) -> bool {
@@ -37,12 +33,10 @@ impl AttemptState {
     }
 
     /// Status to report; none before it has started.
-    pub(super) fn standing(&self) -> Option<AttemptStatus> {
+    pub(super) fn status(&self) -> Option<&AttemptStatus> {
         match self {
             AttemptState::Launching { .. } | AttemptState::CallingOff { .. } => None,
-            AttemptState::Running => Some(AttemptStatus::Running),
-            AttemptState::Frozen => Some(AttemptStatus::Frozen),
-            AttemptState::Ended(end) => Some(AttemptStatus::Over(end.clone())),
+            AttemptState::Status(status) => Some(status),
         }
     }
 
@@ -51,10 +45,6 @@ impl AttemptState {
             AttemptState::Launching { since } => Some(*since),
             _ => None,
         }
-    }
-
-    pub(super) fn never_ran(how: EndReason) -> AttemptState {
-        AttemptState::Ended(End { how, usage: Usage::default() })
     }
 }
 

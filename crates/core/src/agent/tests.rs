@@ -1,10 +1,11 @@
 use super::*;
 use crate::cluster::DesiredState;
-use crate::event::{End, Usage};
 use crate::ids::{JobId, TaskId};
-use crate::protocol::{AttemptStatus, Report};
+use crate::protocol::Report;
 
 const LEASE: Span = Span(15_000_000);
+const RUNNING: Observation = Observation::Status(AttemptStatus::Running);
+const FROZEN: Observation = Observation::Status(AttemptStatus::Frozen);
 
 fn id(job: u64) -> AttemptId {
     TaskId { job: JobId(job), node: 0, index: 0 }.attempt(1)
@@ -20,7 +21,7 @@ fn started(job: u64, want: DesiredState) -> Desired {
 }
 
 fn exited(how: EndReason) -> Observation {
-    Observation::Exited(End { how, usage: Usage::default() })
+    AttemptStatus::ended(how).into()
 }
 
 /// An agent, with the event its next assignments are as of.
@@ -76,12 +77,12 @@ fn expire(job: u64) -> Output {
 }
 
 fn lost(why: &str) -> AttemptStatus {
-    AttemptStatus::Over(End { how: EndReason::Lost(why.into()), usage: Usage::default() })
+    AttemptStatus::ended(EndReason::Lost(why.into()))
 }
 
 #[test]
 fn nothing_begins_while_what_was_given_up_still_runs() {
-    for seen in [None, Some(Observation::Running), Some(Observation::Frozen)] {
+    for seen in [None, Some(RUNNING), Some(FROZEN)] {
         let mut rig = Rig::new();
         assert_eq!(rig.assign(0.0, &[wanted(1, DesiredState::Run)]), [Output::Launch(id(1))]);
         seen.into_iter().for_each(|seen| drop(rig.see(1, seen)));
@@ -94,7 +95,7 @@ fn nothing_begins_while_what_was_given_up_still_runs() {
 fn a_freeze_that_is_taken_back_before_it_took_hold_is_undone() {
     let mut rig = Rig::new();
     rig.assign(0.0, &[wanted(1, DesiredState::Run)]);
-    rig.see(1, Observation::Running);
+    rig.see(1, RUNNING);
     assert_eq!(rig.assign(1.0, &[started(1, DesiredState::Freeze)]), [Output::Freeze(id(1))]);
     assert_eq!(rig.assign(2.0, &[started(1, DesiredState::Run)]), [Output::Thaw(id(1))]);
     assert_eq!(rig.assign(3.0, &[started(1, DesiredState::Run)]), []);
@@ -104,10 +105,9 @@ fn a_freeze_that_is_taken_back_before_it_took_hold_is_undone() {
 fn an_attempt_that_is_called_off_and_has_begun_ends_as_any_other() {
     let mut rig = Rig::new();
     assert_eq!(rig.assign(0.0, &[wanted(1, DesiredState::Stop)]), [Output::CallOff(id(1))]);
-    assert_eq!(rig.see(1, Observation::Running), [stop(1, 5.0)], "with the grace it was promised");
+    assert_eq!(rig.see(1, RUNNING), [stop(1, 5.0)], "with the grace it was promised");
     rig.see(1, exited(EndReason::Exited(3)));
-    let end = End { how: EndReason::Exited(3), usage: Usage::default() };
-    assert_eq!(rig.told(0.0), [(id(1), AttemptStatus::Over(end))]);
+    assert_eq!(rig.told(0.0), [(id(1), AttemptStatus::ended(EndReason::Exited(3)))]);
 }
 
 #[test]
@@ -149,12 +149,8 @@ fn an_end_is_kept_until_the_server_knows_it() {
 #[test]
 fn before_the_first_assignments_nothing_is_unwanted() {
     let mut rig = Rig::new();
-    let found = FoundRecord {
-        attempt: id(1),
-        owner: RecordOwner::ThisLog,
-        on_lost: OnLost::Rerun,
-        seen: Observation::Running,
-    };
+    let found =
+        FoundRecord { attempt: id(1), owner: RecordOwner::ThisLog, on_lost: OnLost::Rerun, seen: RUNNING };
     assert_eq!(rig.step(0.0, Input::Found(found)), []);
     assert_eq!(rig.step(1.0, Input::Scanned), []);
     assert_eq!(rig.told(1.0), [(id(1), AttemptStatus::Running)]);
@@ -173,7 +169,7 @@ fn assignments_that_arrive_late_change_nothing() {
 fn what_another_log_left_is_ended_first() {
     let mut rig = Rig::new();
     let record = ForeignRecordId(4);
-    let (owner, seen) = (RecordOwner::AnotherLog(record), Observation::Running);
+    let (owner, seen) = (RecordOwner::AnotherLog(record), RUNNING);
     let found = FoundRecord { attempt: id(1), owner, on_lost: OnLost::Rerun, seen };
     let stop = [Output::StopForeign { record, grace: FOREIGN_GRACE }];
     assert_eq!(rig.step(0.0, Input::Found(found)), stop);
@@ -201,8 +197,8 @@ fn what_runs_elsewhere_on_loss_is_over_before_the_lease_lapses() {
     let hold = Desired { on_lost: OnLost::Hold, ..wanted(2, DesiredState::Run) };
     rig.report(1.0);
     rig.assign(2.0, &[wanted(1, DesiredState::Run), hold, wanted(3, DesiredState::Run)]);
-    rig.see(1, Observation::Running);
-    rig.see(2, Observation::Running);
+    rig.see(1, RUNNING);
+    rig.see(2, RUNNING);
     rig.report(5.0); // which nobody hears
     assert_eq!(rig.step(10.9, Input::Timer), [], "ten seconds after the report of second 1");
     assert_eq!(rig.step(11.0, Input::Timer), [expire(1), expire(3), Output::CallOff(id(3))]);
@@ -325,11 +321,9 @@ fn a_launch_is_not_forgotten_while_nobody_says_whether_it_is_wanted() {
 
 #[test]
 fn an_attempt_that_was_ended_with_the_lease_does_not_go_on() {
-    for (seen, want) in [
-        (Observation::Frozen, DesiredState::Run),
-        (Observation::Running, DesiredState::Freeze),
-        (Observation::Running, DesiredState::Stop),
-    ] {
+    for (seen, want) in
+        [(FROZEN, DesiredState::Run), (RUNNING, DesiredState::Freeze), (RUNNING, DesiredState::Stop)]
+    {
         let mut rig = Rig::with(Settings { lease: Some(LEASE), ..Settings::default() });
         rig.assign(0.0, &[wanted(1, want)]);
         rig.see(1, seen.clone());
@@ -370,9 +364,9 @@ fn deltas_name_what_they_build_on() {
     assert_eq!((first.id, first.base), (ReportId { session: 6, seq: 1 }, None));
     assert_eq!(rig.report(1.0), None, "nothing to tell");
     rig.assign(1.0, &[wanted(1, DesiredState::Run), wanted(2, DesiredState::Run)]);
-    rig.see(1, Observation::Running);
+    rig.see(1, RUNNING);
     rig.report(2.0);
-    rig.see(2, Observation::Running);
+    rig.see(2, RUNNING);
     let delta = rig.report(3.0).expect("news");
     assert_eq!((delta.id.seq, delta.base, delta.attempts.len()), (3, Some(2), 1));
     rig.0.assign(&Assignments { as_of: 9, send_all: true, ..Assignments::default() }, Time(4));
@@ -384,7 +378,7 @@ fn deltas_name_what_they_build_on() {
 fn one_that_leaves_ends_everything_or_nothing_and_forgets_neither() {
     let mut rig = Rig::new();
     rig.assign(0.0, &[wanted(1, DesiredState::Run)]);
-    rig.see(1, Observation::Running);
+    rig.see(1, RUNNING);
     assert_eq!(rig.step(1.0, Input::Leave { kill: true }), [stop(1, 5.0)]);
     assert!(!rig.0.may_leave());
     assert_eq!(rig.see(1, exited(EndReason::Stopped)), [], "it has not been told yet");

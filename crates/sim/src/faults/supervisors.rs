@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use warpyard_core::agent::{ForeignRecordId, FoundRecord, Observation, RecordOwner, StopCause};
 use warpyard_core::cluster::DesiredState;
 use warpyard_core::event::{End, EndReason, Usage};
+use warpyard_core::protocol::AttemptStatus;
 use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Span, Time};
 
@@ -98,7 +99,7 @@ impl Supervisors {
         });
         let theirs = self.foreign.iter().map(|(&id, attempt)| {
             let (owner, on_lost) = (RecordOwner::AnotherLog(id), OnLost::default());
-            FoundRecord { attempt: attempt.name, owner, on_lost, seen: Observation::Running }
+            FoundRecord { attempt: attempt.name, owner, on_lost, seen: AttemptStatus::Running.into() }
         });
         ours.chain(theirs).collect()
     }
@@ -253,9 +254,9 @@ impl Supervised {
     fn seen(&self) -> Observation {
         match &self.state {
             SupervisedState::NotStarted | SupervisedState::Launching(_) => Observation::NotStarted,
-            SupervisedState::Running(process) if process.frozen => Observation::Frozen,
-            SupervisedState::Running(_) => Observation::Running,
-            SupervisedState::Ended(end) => Observation::Exited(end.clone()),
+            SupervisedState::Running(process) if process.frozen => AttemptStatus::Frozen.into(),
+            SupervisedState::Running(_) => AttemptStatus::Running.into(),
+            SupervisedState::Ended(end) => AttemptStatus::Over(end.clone()).into(),
         }
     }
 }

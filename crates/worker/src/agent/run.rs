@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use warpyard_core::agent::{self, Input, LaunchRefusal, Observation, Output};
 use warpyard_core::event::WorkerInfo;
-use warpyard_core::protocol::{Assignment, Assignments};
+use warpyard_core::protocol::{Assignment, Assignments, AttemptStatus};
 use warpyard_core::spec::ClaimHolder;
 use warpyard_core::{AttemptId, Span, Time};
 
@@ -309,7 +309,7 @@ impl<L: Link + 'static> Agent<L> {
     }
 
     fn see(&mut self, id: AttemptId, mut seen: Observation) {
-        if let Observation::Exited(end) = &mut seen {
+        if let Observation::Status(AttemptStatus::Over(end)) = &mut seen {
             end.usage.peak_gpu_memory = self.devices.take_peak(id);
         }
         self.step(Input::Seen(id, seen));

@@ -35,10 +35,8 @@ pub struct AttemptDir(PathBuf);
 pub enum RecordedAttempt {
     /// No supervisor has claimed it. A launch that was sent may still arrive; launching again is safe.
     NotStarted,
-    /// It runs under a live supervisor.
-    Running(RunningRecord),
-    /// It is frozen under a live supervisor.
-    Frozen(RunningRecord),
+    /// It runs or is frozen under a live supervisor.
+    Supervised(RunningRecord, Phase),
     /// It ended.
     Exited(ExitRecord),
     /// Its supervisor was killed. Processes may be left: see [`Orphan`].
@@ -127,12 +125,8 @@ impl AttemptDir {
             return Ok(self.exit()?.map_or(RecordedAttempt::NotStarted, RecordedAttempt::Exited));
         };
         if running.is_supervised() {
-            let frozen = self.state()?.is_some_and(|state| state.phase == Phase::Frozen);
-            return Ok(if frozen {
-                RecordedAttempt::Frozen(running)
-            } else {
-                RecordedAttempt::Running(running)
-            });
+            let phase = self.state()?.map_or(Phase::Running, |state| state.phase);
+            return Ok(RecordedAttempt::Supervised(running, phase));
         }
         // A supervisor writes `exit` before it exits. It is gone now, so the record exists or never will.
         Ok(self.exit()?.map_or(RecordedAttempt::Died(running), RecordedAttempt::Exited))

@@ -5,7 +5,9 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
-use warpyard_worker::supervise::{AttemptDir, DesiredRecord, ExitCause, Freezer, RecordedAttempt, Status};
+use warpyard_worker::supervise::{
+    AttemptDir, DesiredRecord, ExitCause, Freezer, Phase, RecordedAttempt, Status,
+};
 
 #[test]
 fn a_timeout_asks_first_and_then_insists() {
@@ -36,7 +38,7 @@ fn frozen_time_does_not_count_towards_the_timeout() {
     yard.frozen(&dir);
     // The passing of time is what this is about.
     thread::sleep(Duration::from_millis(500));
-    assert!(matches!(dir.inspect().unwrap(), RecordedAttempt::Frozen(_)));
+    assert!(matches!(dir.inspect().unwrap(), RecordedAttempt::Supervised(_, Phase::Frozen)));
     dir.write_desired(DesiredRecord::Run).unwrap();
     let exit = yard.exit(&dir);
     assert_eq!((&exit.cause, exit.status), (&ExitCause::TimedOut, Some(Status::Signal(15))));

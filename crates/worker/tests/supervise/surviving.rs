@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use warpyard_core::spec::OnLost;
 use warpyard_worker::supervise::{
-    AttemptDir, Delivery, DesiredRecord, ExitCause, Freezer, ProcessRef, RecordError, RecordedAttempt,
+    AttemptDir, Delivery, DesiredRecord, ExitCause, Freezer, Phase, ProcessRef, RecordError, RecordedAttempt,
     RunningRecord, Spawner, Status, scan,
 };
 
@@ -47,7 +47,7 @@ fn a_worker_killed_finds_its_attempts_again() {
     worker.kill().unwrap();
     worker.wait().unwrap();
     let found = scan(&yard.attempts()).unwrap();
-    let [(dir, Ok(RecordedAttempt::Running(running)))] = &found[..] else { panic!("{found:?}") };
+    let [(dir, Ok(RecordedAttempt::Supervised(running, _)))] = &found[..] else { panic!("{found:?}") };
     assert_eq!(running.key, launch.key);
     assert_eq!(running.processes(), [task.pid]);
     go.go();
@@ -145,7 +145,10 @@ fn a_pid_used_again_is_neither_taken_for_the_supervisor_nor_signalled() {
     };
     let dir = AttemptDir::new(&path);
     record(boot.trim(), now.seen_us);
-    assert!(matches!(dir.inspect().unwrap(), RecordedAttempt::Running(_)), "the record itself is sound");
+    assert!(
+        matches!(dir.inspect().unwrap(), RecordedAttempt::Supervised(_, Phase::Running)),
+        "the record itself is sound"
+    );
     for (boot, seen_us) in [(boot.trim(), 1), ("another-boot", now.seen_us)] {
         record(boot, seen_us);
         assert!(matches!(dir.inspect().unwrap(), RecordedAttempt::Died(_)));

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 use warpyard_worker::supervise::{
-    AttemptDir, DesiredRecord, ExitCause, ExitRecord, Launch, NotifyListener, ProcessRef, RecordedAttempt,
-    RunningRecord, Spawner, scan,
+    AttemptDir, DesiredRecord, ExitCause, ExitRecord, Launch, NotifyListener, Phase, ProcessRef,
+    RecordedAttempt, RunningRecord, Spawner, scan,
 };
 
 /// Longer than anything here takes; a test that waits this long has failed.
@@ -89,23 +89,25 @@ impl Yard {
 
     pub(crate) fn running(&self, dir: &AttemptDir) -> RunningRecord {
         self.until(dir, |found| match found {
-            RecordedAttempt::Running(running) if running.task.is_some() => Some(running),
+            RecordedAttempt::Supervised(running, Phase::Running | Phase::Freezing)
+                if running.task.is_some() =>
+            {
+                Some(running)
+            }
             _ => None,
         })
     }
 
     /// The same where nobody is poked.
     pub(crate) fn running_unpoked(&self, dir: &AttemptDir) -> RunningRecord {
-        eventually(
-            "it runs",
-            || matches!(dir.inspect(), Ok(RecordedAttempt::Running(running)) if running.task.is_some()),
-        );
+        let runs = |found: &RecordedAttempt| matches!(found, RecordedAttempt::Supervised(running, Phase::Running) if running.task.is_some());
+        eventually("it runs", || dir.inspect().is_ok_and(|found| runs(&found)));
         dir.running().unwrap().unwrap()
     }
 
     pub(crate) fn frozen(&self, dir: &AttemptDir) -> RunningRecord {
         self.until(dir, |found| match found {
-            RecordedAttempt::Frozen(running) => Some(running),
+            RecordedAttempt::Supervised(running, Phase::Frozen) => Some(running),
             _ => None,
         })
     }
@@ -127,9 +129,7 @@ impl Yard {
 impl Drop for Yard {
     fn drop(&mut self) {
         for (dir, found) in scan(&self.attempts()).into_iter().flatten() {
-            if matches!(found, Ok(RecordedAttempt::Running(_) | RecordedAttempt::Frozen(_)))
-                && thread::panicking()
-            {
+            if matches!(found, Ok(RecordedAttempt::Supervised(..))) && thread::panicking() {
                 let _already_failed = dir.write_desired(DesiredRecord::Stop { grace_ms: 0 });
             }
         }

@@ -2,7 +2,9 @@
 
 use crate::supervise::{ExitCause, ExitRecord, Status};
 use warpyard_core::Span;
+use warpyard_core::agent::Observation;
 use warpyard_core::event::{End, EndReason, Usage};
+use warpyard_core::protocol::AttemptStatus;
 
 /// The end that an exit record states.
 pub(super) fn end_of(exit: &ExitRecord) -> End {
@@ -26,7 +28,7 @@ pub(super) fn end_of(exit: &ExitRecord) -> End {
     End { how, usage }
 }
 
-/// The end of an attempt that was not recorded.
-pub(super) fn lost(why: &str) -> End {
-    End { how: EndReason::Lost(why.into()), usage: Usage::default() }
+/// Observation of an attempt whose end was not recorded.
+pub(super) fn lost(why: &str) -> Observation {
+    AttemptStatus::ended(EndReason::Lost(why.into())).into()
 }

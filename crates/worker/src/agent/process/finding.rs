@@ -9,6 +9,7 @@ use crate::supervise::{AttemptDir, RecordError, RecordedAttempt as Record, scan}
 use std::error::Error;
 use std::path::Path;
 use warpyard_core::agent::{ForeignRecordId, FoundRecord, Observation, RecordOwner};
+use warpyard_core::protocol::AttemptStatus;
 use warpyard_core::spec::OnLost;
 use warpyard_core::{AttemptId, Span};
 
@@ -29,9 +30,7 @@ impl ProcessExecutor {
             let name = dir.path().file_name().and_then(|n| n.to_str()).unwrap_or_default();
             let Ok(attempt) = split_name(name).1.parse::<AttemptId>() else { continue };
             let on_lost = match &record {
-                Ok(Record::Running(running) | Record::Frozen(running) | Record::Died(running)) => {
-                    running.on_lost
-                }
+                Ok(Record::Supervised(running, _) | Record::Died(running)) => running.on_lost,
                 _ => OnLost::default(),
             };
             let expected = dir.path() == self.machine.layout.attempt_dir(attempt);
@@ -69,9 +68,7 @@ impl ProcessExecutor {
     ) -> Result<Option<String>, RecordError> {
         let running = match record {
             Record::NotStarted => return Ok(None),
-            Record::Running(running) | Record::Frozen(running) | Record::Died(running) => {
-                Some(running.clone())
-            }
+            Record::Supervised(running, _) | Record::Died(running) => Some(running.clone()),
             Record::Exited(_) => dir.running()?,
         };
         let log = self.machine.layout.log_of(id).map(ToString::to_string);
@@ -84,12 +81,12 @@ impl ProcessExecutor {
         let id = ForeignRecordId(self.foreign.len() as u32);
         self.foreign.push(dir.clone());
         let seen = match record {
-            Record::Running(_) | Record::Frozen(_) => {
+            Record::Supervised(..) => {
                 let path = dir.path().display();
                 (self.machine.repaired)(format!(
                     "{path} belongs to no job of this log and still runs: it is being ended"
                 ));
-                Observation::Running
+                AttemptStatus::Running.into()
             }
             Record::Died(_) => {
                 dir.end_unrecorded();
@@ -103,7 +100,7 @@ impl ProcessExecutor {
     /// Ends an attempt that belongs to no job of this log; returns whether no process of it is left.
     pub(super) fn end_foreign(&mut self, record: ForeignRecordId, grace: Span) -> bool {
         let Some(dir) = self.foreign.get(record.0 as usize) else { return true };
-        if !matches!(dir.inspect(), Ok(Record::Running(_) | Record::Frozen(_))) {
+        if !matches!(dir.inspect(), Ok(Record::Supervised(..))) {
             dir.end_unrecorded();
             return true;
         }

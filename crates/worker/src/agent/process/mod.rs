@@ -12,7 +12,8 @@ use super::keep::{self, Layout};
 use super::reaper::Reaper;
 use super::run::tell;
 use crate::supervise::{
-    AttemptDir, Bounds, DesiredRecord, ProcessRef, RecordError, RecordedAttempt as Record, Spawner, boot_id,
+    AttemptDir, Bounds, DesiredRecord, Phase, ProcessRef, RecordError, RecordedAttempt as Record, Spawner,
+    boot_id,
 };
 use exit::{end_of, lost};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,7 +23,7 @@ use warpyard_core::agent::{
     ForeignRecordId, FoundRecord, LaunchRefusal, MACHINE_RESTARTED, Observation, StopCause,
 };
 use warpyard_core::event::EndReason;
-use warpyard_core::protocol::Assignment;
+use warpyard_core::protocol::{Assignment, AttemptStatus};
 use warpyard_core::{AttemptId, Span};
 
 /// Number of retired records that may wait for their removal.
@@ -84,7 +85,7 @@ impl ProcessExecutor {
     /// Observation of an attempt whose supervisor was killed, once no process of it is left.
     pub(super) fn reaped(&mut self, id: AttemptId) -> Observation {
         self.reaper.done(id);
-        Observation::Exited(lost("its supervisor was killed"))
+        lost("its supervisor was killed")
     }
 
     fn dir(&mut self, id: AttemptId) -> AttemptDir {
@@ -113,29 +114,27 @@ impl ProcessExecutor {
     fn read(&mut self, id: AttemptId, dir: &AttemptDir, record: Record) -> Result<Observation, RecordError> {
         Ok(match record {
             Record::NotStarted => Observation::NotStarted,
-            Record::Running(running) => {
+            Record::Supervised(running, phase) => {
                 self.supervisors.insert(id, running.supervisor);
-                Observation::Running
-            }
-            Record::Frozen(running) => {
-                self.supervisors.insert(id, running.supervisor);
-                Observation::Frozen
+                match phase {
+                    // Until its last thread is frozen it runs.
+                    Phase::Running | Phase::Freezing => AttemptStatus::Running.into(),
+                    Phase::Frozen => AttemptStatus::Frozen.into(),
+                }
             }
             Record::Exited(exit) => {
                 let mut end = end_of(&exit);
                 if end.how == EndReason::Stopped && dir.path().join(LEASE_EXPIRED).exists() {
                     end.how = StopCause::LeaseExpired.how();
                 }
-                Observation::Exited(end)
+                AttemptStatus::Over(end).into()
             }
             // No process survives a reboot.
-            Record::Died(running) if running.boot != boot_id() => {
-                Observation::Exited(lost(MACHINE_RESTARTED))
-            }
+            Record::Died(running) if running.boot != boot_id() => lost(MACHINE_RESTARTED),
             Record::Died(running) => {
                 self.reaper.take(id, dir, running)?;
                 // Its devices are in use until its last process has ended.
-                Observation::Running
+                AttemptStatus::Running.into()
             }
         })
     }
@@ -144,13 +143,13 @@ impl ProcessExecutor {
     /// Without a supervisor the attempt is lost.
     fn restore(&self, id: AttemptId, dir: &AttemptDir) -> Observation {
         let Some(supervisor) = self.supervisors.get(&id).filter(|supervisor| supervisor.is_alive()) else {
-            return Observation::Exited(lost("its records were removed"));
+            return lost("its records were removed");
         };
         let told = std::fs::create_dir_all(dir.path()).and_then(|()| supervisor.signal(libc::SIGUSR1));
         if let Err(e) = told {
             tell(format_args!("cannot restore the records of attempt {id}: {e}"));
         }
-        Observation::Running
+        AttemptStatus::Running.into()
     }
 }
 
