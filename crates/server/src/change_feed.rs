@@ -168,7 +168,7 @@ pub(crate) async fn send(
     to: mpsc::Sender<Result<Bytes, Infallible>>,
     longest: Duration,
 ) {
-    // Whoever is cut off by it is told nothing that needs an answer.
+    // A subscriber that is cut off here reconnects and continues after the last notice it received.
     let _over = timeout(longest, send_all(notices, visibility, after, to)).await;
 }
 

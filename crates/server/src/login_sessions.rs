@@ -76,8 +76,8 @@ fn read(file: &Path) -> io::Result<HashMap<String, Session>> {
     }
 }
 
-/// Writes them beside the file, for its owner alone, and renames: whoever is killed meanwhile leaves no half of it. Not
-/// synced, since requests wait for this and a machine that loses its power costs no more than a login.
+/// Writes the sessions to a file beside, readable by its owner alone, and renames it: a server that is killed meanwhile
+/// leaves the old file whole. Not synced, since requests wait for this and a loss of power costs no more than a login.
 fn write(file: &Path, sessions: &HashMap<String, Session>) -> io::Result<()> {
     let beside = file.with_file_name(".logins.json");
     let _left_by_one_that_was_killed = fs::remove_file(&beside);

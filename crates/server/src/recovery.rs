@@ -122,8 +122,8 @@ pub fn new_log(data: &Path) -> Result<RecoveryReport, RecoveryError> {
     finish(data.path(), &log, &cluster, vec![], set_asides)
 }
 
-/// Goes on with the log that is in a data directory, though other files there know of later events. Its unfinished jobs are
-/// held: they may have run since, and whoever knows that they have not releases them.
+/// Continues with the log in a data directory although other files there know of later events. Its unfinished jobs are
+/// held: they may have run since, and an operator who knows that they have not releases them.
 pub fn adopt_log(data: &Path) -> Result<RecoveryReport, RecoveryError> {
     let data = DataDir::take(data)?;
     let (log_path, history_path) = (data.path().join("log.db"), data.path().join("history.db"));

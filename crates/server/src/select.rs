@@ -14,7 +14,8 @@ use warpyard_core::{Cluster, JobId, NodeId};
 /// The most separate ranges of tasks one part of a selector may come to.
 const MOST_RANGES: usize = 10_000;
 
-/// A selector, and who uses it: `last` means their own last job. Whoever has no name here means anyone's.
+/// A selector with the user it is resolved for: `last` means that user's last job, and anyone's for a caller without a
+/// user name.
 pub(crate) struct Selection {
     selector: Selector,
     by: Option<String>,

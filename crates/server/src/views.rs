@@ -241,7 +241,8 @@ pub(crate) fn commands(job: &Job) -> Vec<ProgramView> {
     job.spec.tasks.iter().map(run).collect()
 }
 
-/// What tasks run, for whoever may know; what they inherit is said of the first, since all have the same.
+/// Programs of the selected tasks, for callers that may see them. The inherited environment is given with the first alone,
+/// since all tasks of a job have the same.
 pub(crate) fn runs(cluster: &Cluster, job: &Job, target: TaskSelector) -> Vec<ProgramView> {
     let masked = |(name, value): (&String, &String)| (name.clone(), mask_value(name, value));
     let all = |env: &BTreeMap<String, String>| env.iter().map(masked).collect();

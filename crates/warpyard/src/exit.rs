@@ -26,8 +26,8 @@ pub(crate) enum Exit {
     WorkFailed,
     /// As a task ended.
     Task(u8),
-    /// Whoever asked should give way: what sysexits calls a temporary failure, so that `warpyard progress N || exit` has a
-    /// task of a shell do so.
+    /// The calling task should yield (`EX_TEMPFAIL` of sysexits), so that `warpyard progress N || exit` makes a shell script
+    /// do so.
     GiveWay,
 }
 

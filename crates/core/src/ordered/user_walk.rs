@@ -87,6 +87,8 @@ impl<'q, 'v> UserWalk<'q, 'v> {
     /// Next item, and the user whose queue it is in. As with [`Walk`], the caller decides how the walk continues there.
     pub(super) fn next(&mut self) -> Option<(&'q str, QueueItem)> {
         if self.users.len() > 1 {
+            // The previous call took the current user out of the set, and head and rank may have changed since. A grant changes
+            // nobody else's, so no other entry is stale. At first the user is still in the set, under this very entry.
             self.enter(self.current);
             self.current = self.next.pop_first()?.3;
         }
@@ -114,12 +116,14 @@ impl<'q, 'v> UserWalk<'q, 'v> {
         let user = &mut self.users[self.current];
         user.granted.resources += grant.resources;
         user.granted.rate += grant.rate;
+        // The user is not in the set now, so their rank may change; `next` enters them under the new one.
         user.rank = rank(self.order, self.view, user.name, user.granted, self.now);
     }
 
     /// Next time at which the order of the users changes without an event, counting what they were granted.
     pub(super) fn changes_at(mut self) -> Option<Time> {
         let order = self.order?;
+        // In the order that the plan leaves behind, which may differ from the one the walk began with.
         self.users.sort_by_key(|user| user.rank);
         let users: Vec<_> = self.users.iter().map(|user| (user.name, user.granted)).collect();
         order.changes_at(self.view, &users, self.now)
@@ -127,6 +131,7 @@ impl<'q, 'v> UserWalk<'q, 'v> {
 
     fn enter(&mut self, at: usize) {
         let user = &mut self.users[at];
+        // A user whose queue is at its end leaves the walk. Users of equal rank go in the order of the heads of their queues.
         if let Some((key, task)) = user.walk.peek() {
             self.next.insert((user.rank, key, task, at));
         }

@@ -70,7 +70,8 @@ fn nvidia_files() -> Vec<PathBuf> {
     entries.filter(is_gpu).collect()
 }
 
-/// Whether whoever runs this may use the devices' files; as root that says nothing of others.
+/// Findings about the permissions of the GPUs' device files for the calling user; as root they say nothing about other
+/// users.
 pub(super) fn device_files() -> Vec<Finding> {
     let kfd = PathBuf::from("/dev/kfd");
     let files = nvidia_files().into_iter().chain(kfd.exists().then_some(kfd));

@@ -85,7 +85,7 @@ fn stays(name: &str) -> bool {
         || SESSION_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The name of whoever runs this, by the system's list of users or what the shell says.
+/// User name of the calling process: from the system's user database, otherwise from the shell's environment.
 pub(crate) fn login() -> Option<String> {
     let listed = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten();
     listed.map(|user| user.name).or_else(|| std::env::var("USER").ok()).filter(|name| !name.is_empty())
