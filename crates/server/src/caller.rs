@@ -110,17 +110,29 @@ impl Caller {
     }
 
     fn account(person: Account, sharing: &Sharing, from: OriginSource) -> Caller {
-        let role = if sharing.administers(&person) { Role::Admin } else { Role::User };
+        let role = sharing.role_of(&person);
         Caller::Account { person, role, private: sharing.private, from }
     }
 
-    /// The caller behind a bearer token. Where tasks run as their users, the token's user is looked up each time.
-    pub(crate) fn bearing(bearer: Bearer, sharing: Option<&Sharing>) -> io::Result<Caller> {
-        let (id, user, role) = match bearer {
-            Bearer::Worker(name) => return Ok(Caller::Worker(name)),
-            Bearer::Person { id, user, role } => (id, user, role),
+    /// The caller behind a bearer token, or none where the token counts no more. Groups are left, accounts removed and workers
+    /// denied vouching while a token lasts, so the token's user is looked up each time: a token grants at most its role and at
+    /// most what its user may do now. `vouches` says whether a worker still may vouch.
+    pub(crate) fn bearing(
+        bearer: Bearer,
+        sharing: Option<&Sharing>,
+        vouches: impl Fn(&str) -> bool,
+    ) -> io::Result<Option<Caller>> {
+        let (id, user, uid, role, vouched_by) = match bearer {
+            Bearer::Worker(name) => return Ok(Some(Caller::Worker(name))),
+            Bearer::Person { id, user, uid, role, vouched_by } => (id, user, uid, role, vouched_by),
         };
-        Caller::remote(user, role, sharing, OriginSource::Token(id))
+        if vouched_by.is_some_and(|worker| !vouches(&worker)) {
+            return Ok(None);
+        }
+        let caller = Caller::remote(user, role, sharing, OriginSource::Token(id))?;
+        // An account of that name which was made later is someone else's.
+        let is_another = |person: &Account| uid.is_some_and(|uid| uid != person.uid);
+        Ok((!caller.person().is_some_and(is_another)).then_some(caller))
     }
 
     /// The caller that a worker vouches for. A worker's word is worth no more than its machine, so it is never that of root
@@ -155,13 +167,16 @@ impl Caller {
         from: OriginSource,
     ) -> io::Result<Caller> {
         let private = sharing.is_some_and(|sharing| sharing.private);
-        let account = match (&user, sharing) {
-            (Some(name), Some(_)) => Account::by_name(name)?,
-            _ => None,
+        let (Some(name), Some(sharing)) = (&user, sharing) else {
+            return Ok(Caller::Remote { user, role, private, from });
         };
-        Ok(match account {
-            Some(person) => Caller::Account { person, role, private, from },
-            None => Caller::Remote { user, role, private, from },
+        Ok(match Account::by_name(name)? {
+            Some(person) => {
+                let role = role.min(sharing.role_of(&person));
+                Caller::Account { person, role, private, from }
+            }
+            // Admins are accounts of this machine.
+            None => Caller::Remote { user, role: role.min(Role::User), private, from },
         })
     }
 
@@ -308,6 +323,11 @@ impl Sharing {
     fn administers(&self, person: &Account) -> bool {
         person.uid == 0 || person.is_in(&self.admins)
     }
+
+    /// What an account may do.
+    pub(crate) fn role_of(&self, person: &Account) -> Role {
+        if self.administers(person) { Role::Admin } else { Role::User }
+    }
 }
 
 /// The user of a login session. Permissions are not part of it, so a stored session cannot grant any.
@@ -384,7 +404,8 @@ impl LoginIdentity {
             LoginIdentity::Owner => return Ok(Some(Caller::Owner)),
             LoginIdentity::Account { name, uid, origin } => (name, uid, origin),
             LoginIdentity::Token { id, .. } => {
-                return tokens.holder(&id).map(|bearer| Caller::bearing(bearer, sharing)).transpose();
+                let Some(bearer) = tokens.holder(&id) else { return Ok(None) };
+                return Caller::bearing(bearer, sharing, vouches);
             }
             LoginIdentity::Vouched { worker, .. } if !vouches(&worker) => return Ok(None),
             LoginIdentity::Vouched { user, worker } => {
@@ -458,6 +479,44 @@ pub(crate) mod tests {
         assert_eq!(now(None), None, "the server is its owner's alone now");
         let other = LoginIdentity::Account { name: "someone-before-them".into(), uid: 1, origin: None };
         assert_eq!(other.now(Some(&shared(&name)), &tokens, |_| false).expect("accounts"), None);
+    }
+
+    #[test]
+    fn a_token_grants_no_more_than_its_user_may_do_now() {
+        let person = Account::by_uid(1).expect("accounts").expect("every machine has its first account");
+        let held = |user: &str, uid, role, vouched_by: Option<&str>| Bearer::Person {
+            id: "token".into(),
+            user: Some(user.to_owned()),
+            uid,
+            role,
+            vouched_by: vouched_by.map(str::to_owned),
+        };
+        let shared = |admins: &str| Sharing { admins: admins.into(), private: false };
+        let role = |bearer: Bearer, sharing: &Sharing| {
+            let caller = Caller::bearing(bearer, Some(sharing), |worker| worker == "gpu1").expect("accounts");
+            caller.and_then(|caller| caller.role())
+        };
+        let (name, uid) = (person.name.as_str(), Some(person.uid));
+        let (in_group, out_of_it) = (shared(name), shared("a group they are not in"));
+        assert_eq!(role(held(name, uid, Role::Admin, None), &in_group), Some(Role::Admin));
+        assert_eq!(
+            role(held(name, uid, Role::Admin, None), &out_of_it),
+            Some(Role::User),
+            "they left the group"
+        );
+        assert_eq!(role(held(name, uid, Role::Viewer, None), &in_group), Some(Role::Viewer));
+        assert_eq!(role(held("nobody-of-this-name", uid, Role::Admin, None), &in_group), Some(Role::User));
+        assert_eq!(
+            role(held(name, Some(4_000_000), Role::User, None), &in_group),
+            None,
+            "another of that name"
+        );
+        assert_eq!(role(held(name, uid, Role::User, Some("gpu1")), &in_group), Some(Role::User));
+        assert_eq!(
+            role(held(name, uid, Role::User, Some("gpu2")), &in_group),
+            None,
+            "gpu2 may not vouch now"
+        );
     }
 
     #[test]

@@ -180,7 +180,8 @@ fn bearing(app: &App, secret: &str, headers: &HeaderMap) -> Result<Option<Caller
         return if vouched.is_none() { Ok(Some(Caller::Owner)) } else { not_a_worker() };
     }
     let Some(bearer) = app.tokens.bearer(secret) else { return Ok(None) };
-    let caller = Caller::bearing(bearer, app.sharing.as_ref()).map_err(Refusal::internal)?;
+    let caller = Caller::bearing(bearer, app.sharing.as_ref(), |worker| app.may_vouch(worker));
+    let Some(caller) = caller.map_err(Refusal::internal)? else { return Ok(None) };
     let Some(user) = vouched else { return Ok(Some(caller)) };
     let Caller::Worker(worker) = caller else { return not_a_worker() };
     if !app.may_vouch(&worker) {

@@ -134,19 +134,26 @@ fn new_token(app: &App, who: &Caller, request: TokenRequest) -> Result<NewToken,
         let said = "say whose it is: a token of the role user has a user";
         return Err(Problem::new(code::MISSING_FIELD, "user", said).into());
     }
-    must_be_account(app, user.as_deref())?;
-    let kind = NewKind::Personal { user, role, vouched_by };
+    let uid = account_for(app, user.as_deref(), role)?.map(|account| account.uid);
+    let kind = NewKind::Personal { user, uid, role, vouched_by };
     Ok(NewToken { label, lasts: seconds(expires.unwrap_or(PERSONAL_LASTS)), kind })
 }
 
-/// Refuses a user that tasks cannot run as, where they run as their users: the name is probably mistyped.
-fn must_be_account(app: &App, user: Option<&str>) -> Result<(), Refusal> {
-    let Some(user) = user.filter(|_| app.sharing.is_some()) else { return Ok(()) };
+/// The account that a token is for, where tasks run as their users. Refuses one that is not there, whose name is probably
+/// mistyped, and one that may not do what the token would let its holder do.
+fn account_for(app: &App, user: Option<&str>, role: Role) -> Result<Option<Account>, Refusal> {
+    let (Some(user), Some(sharing)) = (user, &app.sharing) else { return Ok(None) };
+    let refused = |code, field, said: String| Err(Problem::new(code, field, said).into());
     match Account::by_name(user).map_err(Refusal::internal)? {
-        Some(_) => Ok(()),
+        Some(account) if role <= sharing.role_of(&account) => Ok(Some(account)),
+        Some(_) => {
+            let group = &sharing.admins;
+            let said =
+                format!("{user} is not an admin of this server; add {user} to the group '{group}' first");
+            refused(code::BAD_REQUEST, "role", said)
+        }
         None => {
-            let said = format!("there is no user '{user}' on the server's machine");
-            Err(Problem::new(code::NO_ACCOUNT, "user", said).into())
+            refused(code::NO_ACCOUNT, "user", format!("there is no user '{user}' on the server's machine"))
         }
     }
 }

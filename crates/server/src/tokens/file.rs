@@ -1,6 +1,6 @@
 //! The file with the tokens and keys of a server.
 
-use super::{Role, same};
+use super::{Bearer, Role, same};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -43,6 +43,10 @@ pub(super) struct PersonalEntry {
     /// The key of the secret's digest.
     pub(super) key: String,
     pub(super) user: Option<String>,
+    /// The number of the user's account when the token was made, where tasks run as their users: an account of the same
+    /// name that was made later is someone else's.
+    #[serde(default)]
+    pub(super) uid: Option<u32>,
     pub(super) role: Role,
     pub(super) label: Option<String>,
     pub(super) created: u64,
@@ -51,6 +55,19 @@ pub(super) struct PersonalEntry {
     /// The worker that vouched for the user who made it.
     #[serde(default)]
     pub(super) vouched_by: Option<String>,
+}
+
+impl PersonalEntry {
+    /// The identity behind the token with this id.
+    pub(super) fn bearer(&self, id: &str) -> Bearer {
+        Bearer::Person {
+            id: id.to_owned(),
+            user: self.user.clone(),
+            uid: self.uid,
+            role: self.role,
+            vouched_by: self.vouched_by.clone(),
+        }
+    }
 }
 
 /// A join token.
@@ -105,15 +122,6 @@ impl State {
     }
 }
 
-/// When a change must be on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Durability {
-    /// Before it counts.
-    Synced,
-    /// Whenever the system writes it.
-    Later,
-}
-
 /// Reads the file; one that is not there has no tokens.
 pub(super) fn read(path: &Path) -> Result<State, TokenFileError> {
     let failed = |source| TokenFileError { path: path.to_owned(), source };
@@ -124,19 +132,15 @@ pub(super) fn read(path: &Path) -> Result<State, TokenFileError> {
     }
 }
 
-/// Replaces the file: written beside it, for its owner alone, and renamed.
-pub(super) fn write(path: &Path, state: &State, durability: Durability) -> io::Result<()> {
+/// Replaces the file: written beside it, for its owner alone, synced and renamed. Without the sync a loss of power could leave an
+/// empty file in the place of a good one.
+pub(super) fn write(path: &Path, state: &State) -> io::Result<()> {
     let beside = path.with_file_name(format!(".{NAME}"));
     let _left_by_one_that_was_killed = fs::remove_file(&beside);
     let mut written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
     written.write_all(&serde_json::to_vec(state)?)?;
-    if durability == Durability::Synced {
-        written.sync_all()?;
-    }
+    written.sync_all()?;
     fs::rename(&beside, path)?;
-    match (durability, path.parent()) {
-        // The new name must survive a loss of power as well.
-        (Durability::Synced, Some(dir)) => File::open(dir)?.sync_all(),
-        _ => Ok(()),
-    }
+    // The new name must survive a loss of power as well.
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }

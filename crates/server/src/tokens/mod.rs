@@ -115,8 +115,12 @@ pub(crate) enum Bearer {
         id: String,
         /// Whose it is, if it is anyone's.
         user: Option<String>,
-        /// What the holder may do.
+        /// The number that the user's account had when the token was made, if it had one.
+        uid: Option<u32>,
+        /// The most its holder may do.
         role: Role,
+        /// The worker that vouched for the user who made it.
+        vouched_by: Option<String>,
     },
     /// A worker that joined.
     Worker(String),
@@ -134,7 +138,7 @@ pub(crate) struct NewToken {
 /// The kind of a token to be made.
 #[derive(Clone, Debug)]
 pub(crate) enum NewKind {
-    Personal { user: Option<String>, role: Role, vouched_by: Option<String> },
+    Personal { user: Option<String>, uid: Option<u32>, role: Role, vouched_by: Option<String> },
     Join { uses: u32, vouch: bool },
 }
 
@@ -206,10 +210,11 @@ impl Tokens {
                 return Err(TokenRefusal::TooMany { owner });
             }
             match new.kind {
-                NewKind::Personal { user, role, vouched_by } => {
+                NewKind::Personal { user, uid, role, vouched_by } => {
                     let entry = PersonalEntry {
                         key,
                         user,
+                        uid,
                         role,
                         label,
                         created,
@@ -292,14 +297,11 @@ impl Tokens {
         if !same(&entry.key, &given.key) || entry.expires <= now {
             return None;
         }
-        let id = given.id;
-        let bearer = Bearer::Person { id, user: entry.user.clone(), role: entry.role };
+        let bearer = entry.bearer(&given.id);
         if entry.last_used.is_none_or(|last| last + USE_RESOLUTION <= now) {
             entry.last_used = Some(now);
-            // The moment of a use is worth neither a sync nor a refused request.
-            if let Some(Err(e)) =
-                self.path.as_ref().map(|path| file::write(path, &state, file::Durability::Later))
-            {
+            // The moment of a use is not worth a refused request.
+            if let Some(Err(e)) = self.path.as_ref().map(|path| file::write(path, &state)) {
                 tracing::warn!("the last use of a token cannot be stored: {e}");
             }
         }
@@ -310,7 +312,7 @@ impl Tokens {
     pub(crate) fn holder(&self, id: &str) -> Option<Bearer> {
         let (state, now) = (self.state(), self.clock.real_seconds());
         let entry = state.personal.get(id).filter(|entry| now < entry.expires)?;
-        Some(Bearer::Person { id: id.to_owned(), user: entry.user.clone(), role: entry.role })
+        Some(entry.bearer(id))
     }
 
     /// The key that proves knowledge of the secret with this digest: of a valid token, or of a worker.
@@ -392,7 +394,7 @@ impl Tokens {
         let mut changed = state.clone();
         let result = change(&mut changed)?;
         if let Some(path) = &self.path {
-            file::write(path, &changed, file::Durability::Synced)?;
+            file::write(path, &changed)?;
         }
         *state = changed;
         Ok(result)

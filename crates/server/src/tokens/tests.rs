@@ -10,7 +10,7 @@ fn join(uses: u32) -> NewToken {
 }
 
 fn personal(user: &str, lasts: u64) -> NewToken {
-    let kind = NewKind::Personal { user: Some(user.into()), role: Role::User, vouched_by: None };
+    let kind = NewKind::Personal { user: Some(user.into()), uid: None, role: Role::User, vouched_by: None };
     NewToken { label: Some("laptop".into()), lasts, kind }
 }
 
@@ -37,7 +37,7 @@ fn expire(data: &Path) {
     let mut state = file::read(&path).expect("a file");
     state.personal.values_mut().for_each(|entry| entry.expires = entry.created);
     state.joins.values_mut().for_each(|entry| entry.expires = entry.created);
-    file::write(&path, &state, file::Durability::Later).expect("a file");
+    file::write(&path, &state).expect("a file");
 }
 
 #[test]
@@ -99,7 +99,13 @@ fn tokens_count_until_they_expire_or_are_revoked_and_only_their_digests_are_stor
     let (secret, listed) = tokens.create(personal("ann", 3600)).expect("a token");
     let (joins, _) = tokens.create(join(1)).expect("a token");
     let own = key();
-    let ann = Bearer::Person { id: listed.id.clone(), user: Some("ann".into()), role: Role::User };
+    let ann = Bearer::Person {
+        id: listed.id.clone(),
+        user: Some("ann".into()),
+        uid: None,
+        role: Role::User,
+        vouched_by: None,
+    };
     assert_eq!(tokens.bearer(secret.as_str()), Some(ann.clone()));
     assert_eq!(tokens.bearer(joins.as_str()), None, "a join token only joins");
     assert_eq!(tokens.holder(&listed.id), Some(ann));
@@ -154,8 +160,12 @@ fn what_is_vouched_for_ends_with_the_worker() {
     let vouch = NewToken { label: None, lasts: 60, kind: NewKind::Join { uses: 1, vouch: true } };
     let (secret, _) = tokens.create(vouch).expect("a token");
     assert!(tokens.redeem_join(secret.as_str(), "gpu1", &key()).expect("a worker"), "it may vouch");
-    let kind =
-        NewKind::Personal { user: Some("ann".into()), role: Role::User, vouched_by: Some("gpu1".into()) };
+    let kind = NewKind::Personal {
+        user: Some("ann".into()),
+        uid: None,
+        role: Role::User,
+        vouched_by: Some("gpu1".into()),
+    };
     let (hers, _) = tokens.create(NewToken { label: None, lasts: 60, kind }).expect("a token");
     let (other, _) = tokens.create(personal("ann", 60)).expect("a token");
     tokens.revoke_worker("gpu1").expect("stored");

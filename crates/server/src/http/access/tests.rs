@@ -149,7 +149,7 @@ impl Peopled {
 
 /// A token of a user, and its id.
 fn personal(server: &Server, user: &str, role: Role) -> (String, String) {
-    let kind = NewKind::Personal { user: Some(user.into()), role, vouched_by: None };
+    let kind = NewKind::Personal { user: Some(user.into()), uid: None, role, vouched_by: None };
     let made = server.app.tokens.create(NewToken { label: None, lasts: 3600, kind });
     let (secret, listed) = made.expect("a token");
     (secret.as_str().to_owned(), listed.id)
