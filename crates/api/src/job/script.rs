@@ -54,7 +54,17 @@ fn of_line(line: &str) -> Option<String> {
 
 /// The first telling name in a shell command of several: `cd /data && python train.py` is `train`.
 fn of_several(line: &str) -> Option<String> {
-    let parts = line.split(['\n', ';', '&', '|']).map(str::trim);
+    // What is quoted is an argument of one command, whatever characters it has.
+    let mut quote = None;
+    let parts = line.split(move |c| {
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), _) if open == c => quote = None,
+            _ => {}
+        }
+        quote.is_none() && ['\n', ';', '&', '|'].contains(&c)
+    });
+    let parts = parts.map(str::trim);
     let is_telling = |name: &String| ![&BUILTINS[..], &KEYWORDS].concat().contains(&name.as_str());
     parts.filter_map(of_line).find(is_telling)
 }
@@ -179,6 +189,8 @@ mod tests {
         assert_eq!(shell("cd /data && python train.py").as_deref(), Some("train"));
         assert_eq!(shell("for i in 1 2; do ./step.sh $i; done; ./report").as_deref(), Some("report"));
         assert_eq!(shell("echo \"a; b\"").as_deref(), Some("echo"));
+        assert_eq!(shell("echo 'a; b; c'; ./report").as_deref(), Some("report"));
+        assert_eq!(shell("bash -c 'id; pwd; env'").as_deref(), Some("bash"));
         let list = |script: &str| Command::List(["bash", "-c", script].map(str::to_owned).into());
         assert_eq!(list("python train.py").script_name().as_deref(), Some("train"));
         assert_eq!(list("cd /data; python train.py").script_name().as_deref(), Some("bash"));
