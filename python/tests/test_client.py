@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import unittest
+from pathlib import Path
 
 import warpyard
 import warpyard.aio
@@ -84,6 +85,8 @@ class Jobs(ServerTest):
         self.client.gpus()
         self.client.connection._kept_connection().sock.shutdown(socket.SHUT_RDWR)
         self.assertEqual(len(self.client.gpus()), 1)
+        self.client.connection._kept_connection().close()
+        self.assertEqual(len(self.client.gpus()), 1)
 
     def test_through_a_port_the_server_proves_that_it_is_the_one(self):
         token = (self.data / "token").read_text().strip()
@@ -103,16 +106,26 @@ class Jobs(ServerTest):
 
 class Impostors(unittest.TestCase):
     def test_a_port_that_anyone_took_learns_nothing(self):
+        wrong = json.dumps({"proof": server_proof("another token", "nonce", "host")}).encode()
+        for body in (wrong, b"", b"\xff", b"[" * 100_000, b'{"proof": ["x"]}', '{"proof": "ü"}'.encode(), b" " * 10_000_000):
+            with self.subTest(body[:20]):
+                self.impostor_learns_nothing(200, body, warpyard.NotTheServer)
+        # Where the first answer closes the connection, nobody has proved anything on another.
+        self.impostor_learns_nothing(421, b"", warpyard.WarpyardError)
+
+    def impostor_learns_nothing(self, status, body, raised):
         heard = []
 
         class Impostor(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 heard.append((self.path, self.headers.get("Authorization")))
-                body = json.dumps({"proof": server_proof("another token", "nonce", "host")}).encode()
-                self.send_response(200)
+                self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                self.wfile.write(body)
+                try:
+                    self.wfile.write(body)
+                except OSError:
+                    pass  # they have read enough
 
             def log_message(self, *_):
                 pass
@@ -120,13 +133,28 @@ class Impostors(unittest.TestCase):
         with http.server.HTTPServer(("127.0.0.1", 0), Impostor) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             url = f"http://127.0.0.1:{server.server_port}"
-            with self.assertRaises(warpyard.NotTheServer):
+            with self.assertRaises(raised):
                 Connection(Address(url, "t" * 64)).request("GET", "/v1/jobs")
             server.shutdown()
         self.assertTrue(heard)
         for path, authorization in heard:
             self.assertTrue(path.startswith("/v1/proof?"), path)
             self.assertIsNone(authorization)
+
+    def test_a_token_that_another_user_could_have_put_there_is_not_used(self):
+        with tempfile.TemporaryDirectory(dir="/tmp") as place:
+            data = Path(place) / "between" / "data"
+            data.mkdir(parents=True, mode=0o700)
+            (data / "token").write_text("t" * 64)
+            (data / "token").chmod(0o600)
+            self.assertEqual(Address.find("http://127.0.0.1:1", str(data)).token, "t" * 64)
+            data.parent.chmod(0o777)
+            with self.assertRaises(warpyard.NotTheServer):
+                Address.find("http://127.0.0.1:1", str(data))
+            link = Path(place) / "link"
+            link.symlink_to(data)
+            with self.assertRaises(warpyard.NotTheServer):
+                Address.find("http://127.0.0.1:1", str(link))
 
     @unittest.skipUnless(os.geteuid() == 0, "another user's socket takes root to make")
     def test_a_socket_of_another_user_is_not_spoken_to(self):

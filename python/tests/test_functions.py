@@ -75,6 +75,15 @@ class Functions(ServerTest):
         result.chmod(0o666)
         with self.assertRaisesRegex(warpyard.WarpyardError, "it is not loaded"):
             call.result(60)
+        result.chmod(0o600)
+        call.directory.chmod(0o777)
+        with self.assertRaisesRegex(warpyard.WarpyardError, "nothing in it is loaded"):
+            call.result(60)
+        call.directory.chmod(0o700)
+        result.rename(result.with_name("elsewhere"))
+        result.symlink_to("elsewhere")
+        with self.assertRaises(OSError):
+            call.result(60)
 
     def test_many_calls_are_one_job(self):
         call = self.options(add).map([1, 2, 3], [10, 20, 30])

@@ -22,6 +22,9 @@ from urllib.parse import urlencode
 
 SYSTEM_SOCKET = "/run/warpyard/socket"
 
+#: The longest answer of a process that has not proved to be the server, in bytes.
+LONGEST_PROOF = 4096
+
 #: Seconds to wait for a connection, and for an answer beyond the time a request asks the server to wait.
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 30.0
@@ -110,17 +113,28 @@ def _token(directory: Path) -> Optional[str]:
     """The token in a data directory, unless another user could have put it there."""
     path = directory / "token"
     try:
-        for place in (directory, path):
-            found = place.stat()
-            if found.st_uid not in (0, os.geteuid()) or stat.S_IMODE(found.st_mode) & 0o022:
+        # Those that lead to it count, and so do those that links among them lead to.
+        for place in {*_with_parents(path.absolute()), *_with_parents(path.resolve(strict=True))}:
+            found = place.lstat()
+            is_sticky = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX and place != directory
+            open_to_others = not stat.S_ISLNK(found.st_mode) and stat.S_IMODE(found.st_mode) & 0o022 and not is_sticky
+            if found.st_uid not in (0, os.geteuid()) or open_to_others:
                 raise NotTheServer(f"{place} belongs to another user, or can be written to by one; its token is not used")
         return path.read_text().strip() or None
     except FileNotFoundError:
         return None
 
 
+def _with_parents(path: Path) -> Iterator[Path]:
+    yield path
+    yield from path.parents
+
+
 class _HTTPConnection(http.client.HTTPConnection):
     """An HTTP connection whose other end was found to be the server."""
+
+    # Whoever listens now on an address that was dialled again has proved nothing.
+    auto_open = 0
 
     def __init__(self, address: Address) -> None:
         super().__init__(address.host, address.port, timeout=CONNECT_TIMEOUT)
@@ -147,15 +161,23 @@ class _HTTPConnection(http.client.HTTPConnection):
             self.putheader("Host", host)
             self.endheaders()
             answer = self.getresponse()
-            body = answer.read()
+            body = answer.read(LONGEST_PROOF)
             if answer.status == 421:
                 continue
             if answer.status != 200:
                 raise NotTheServer(f"{self.address} does not prove that it knows the token (status {answer.status})")
-            if not hmac.compare_digest(json.loads(body)["proof"], server_proof(token, nonce, host)):
+            if not hmac.compare_digest(_proof_in(body), server_proof(token, nonce, host).encode()):
                 raise NotTheServer(f"{self.address} does not know the token")
             return
         raise NotTheServer(f"{self.address} does not answer for this name")
+
+
+def _proof_in(body: bytes) -> bytes:
+    """The proof in an answer that anyone may have written."""
+    try:
+        return str(json.loads(body)["proof"]).encode(errors="replace")
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return b""
 
 
 def server_proof(token: str, nonce: str, host: str) -> str:
@@ -242,16 +264,16 @@ class Connection:
         self._kept.connection = None
 
     def _kept_connection(self) -> Optional[_HTTPConnection]:
-        # A connection that a fork copied belongs to the parent.
+        # A connection that a fork copied belongs to the parent, and one that the server closed is of no use.
         pid, connection = getattr(self._kept, "connection", None) or (None, None)
-        return connection if pid == os.getpid() else None
+        return connection if pid == os.getpid() and connection is not None and connection.sock is not None else None
 
     def _connect(self) -> _HTTPConnection:
         connection = _HTTPConnection(self.address)
         try:
             connection.connect()
             connection.prove()
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise ServerNotFound(f"no server answers at {self.address}: {error}; start it with `warpyard up`") from error
         except BaseException:

@@ -33,8 +33,10 @@ def create_own(path: Path) -> BinaryIO:
 
 
 def open_own(path: Path) -> BinaryIO:
-    """Opens a file that this user, or root, has written."""
-    file = open(path, "rb")
+    """Opens a file that this user, or root, has written, in a directory where nobody else could have put another."""
+    if not _is_ours(path.parent.lstat()):
+        raise WarpyardError(f"{path.parent} belongs to another user, or can be written to by one; nothing in it is loaded")
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW))
     if not _is_ours(os.fstat(file.fileno())):
         file.close()
         raise WarpyardError(f"{path} belongs to another user, or can be written to by one; it is not loaded")
