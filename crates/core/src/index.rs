@@ -17,27 +17,35 @@ use std::ops::Range;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<(u32, u32)>", into = "Vec<(u32, u32)>")]
 pub struct Ranges {
-    /// First run as (start, exclusive end); most sets have no other.
-    first: Option<(u32, u32)>,
-    /// Other runs.
-    rest: BTreeMap<u32, u32>,
+    /// First run as (start, exclusive end), empty if the set is; most sets have no other. Every waiting job has several
+    /// sets, so that their size counts.
+    first: (u32, u32),
+    /// Other runs, and the number of positions in them; absent if there are none.
+    rest: Option<Box<OtherRuns>>,
+}
+
+/// Runs of a set behind the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct OtherRuns {
+    runs: BTreeMap<u32, u32>,
     len: u64,
 }
 
 impl Ranges {
     /// Number of positions in the set.
     pub fn len(&self) -> u64 {
-        self.len
+        let (start, end) = self.first;
+        u64::from(end - start) + self.rest.as_ref().map_or(0, |rest| rest.len)
     }
 
     /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.first_run().is_none()
     }
 
     /// Smallest position.
     pub fn first(&self) -> Option<u32> {
-        self.first.map(|(start, _)| start)
+        self.first_run().map(|(start, _)| start)
     }
 
     /// Smallest position that is not below this one.
@@ -74,7 +82,6 @@ impl Ranges {
         if at + 1 < end {
             self.put_run(at + 1, end);
         }
-        self.len -= 1;
         true
     }
 
@@ -101,11 +108,9 @@ impl Ranges {
         }
         while let Some((next, next_end)) = self.run_from(start).filter(|&(next, _)| next <= end) {
             self.drop_run(next);
-            self.len -= u64::from(next_end - next);
             end = end.max(next_end);
         }
         self.put_run(start, end);
-        self.len += u64::from(end - start);
     }
 
     /// Removes a range; returns the part that was in the set.
@@ -121,7 +126,6 @@ impl Ranges {
             if run.end < end {
                 self.put_run(run.end, end);
             }
-            self.len -= u64::from(run.end - run.start);
         }
         taken
     }
@@ -149,13 +153,17 @@ impl Ranges {
 
     /// Ranges, in order.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u32>> + '_ {
-        let rest = self.rest.iter().map(|(&start, &end)| (start, end));
-        self.first.into_iter().chain(rest).map(|(start, end)| start..end)
+        let rest = self.rest.iter().flat_map(|rest| &rest.runs).map(|(&start, &end)| (start, end));
+        self.first_run().into_iter().chain(rest).map(|(start, end)| start..end)
     }
 
     /// Positions, in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.ranges().flatten()
+    }
+
+    fn first_run(&self) -> Option<(u32, u32)> {
+        Some(self.first).filter(|(start, end)| start < end)
     }
 
     /// Run that contains a position.
@@ -165,36 +173,55 @@ impl Ranges {
 
     /// Last run that starts at a position or before it.
     fn run_until(&self, at: u32) -> Option<(u32, u32)> {
-        let rest = self.rest.range(..=at).next_back().map(|(&start, &end)| (start, end));
-        rest.or(self.first.filter(|&(start, _)| start <= at))
+        let rest = self.rest.as_ref().and_then(|rest| rest.runs.range(..=at).next_back());
+        rest.map(|(&start, &end)| (start, end)).or(self.first_run().filter(|&(start, _)| start <= at))
     }
 
     /// First run that starts at a position or after it.
     fn run_from(&self, at: u32) -> Option<(u32, u32)> {
-        let first = self.first.filter(|&(start, _)| start >= at);
-        first.or_else(|| self.rest.range(at..).next().map(|(&start, &end)| (start, end)))
+        let first = self.first_run().filter(|&(start, _)| start >= at);
+        let rest = || self.rest.as_ref()?.runs.range(at..).next().map(|(&start, &end)| (start, end));
+        first.or_else(rest)
     }
 
     /// Inserts a run, replacing one with the same start.
     fn put_run(&mut self, start: u32, end: u32) {
-        match self.first {
-            Some((first, _)) if start > first => {
-                self.rest.insert(start, end);
-            }
+        match self.first_run() {
+            Some((first, _)) if start > first => self.rest.get_or_insert_default().put(start, end),
             Some((first, first_end)) if start < first => {
-                self.rest.insert(first, first_end);
-                self.first = Some((start, end));
+                self.rest.get_or_insert_default().put(first, first_end);
+                self.first = (start, end);
             }
-            _ => self.first = Some((start, end)),
+            _ => self.first = (start, end),
         }
     }
 
     fn drop_run(&mut self, start: u32) {
         if self.first() == Some(start) {
-            self.first = self.rest.pop_first();
-        } else {
-            self.rest.remove(&start);
+            self.first = self.rest.as_mut().and_then(|rest| rest.pop_first()).unwrap_or_default();
+        } else if let Some(rest) = &mut self.rest {
+            rest.remove(start);
         }
+        if self.rest.as_ref().is_some_and(|rest| rest.runs.is_empty()) {
+            self.rest = None;
+        }
+    }
+}
+
+impl OtherRuns {
+    fn put(&mut self, start: u32, end: u32) {
+        let before = self.runs.insert(start, end);
+        self.len = self.len + u64::from(end - start) - before.map_or(0, |before| u64::from(before - start));
+    }
+
+    fn remove(&mut self, start: u32) {
+        self.len -= self.runs.remove(&start).map_or(0, |end| u64::from(end - start));
+    }
+
+    fn pop_first(&mut self) -> Option<(u32, u32)> {
+        let (start, end) = self.runs.pop_first()?;
+        self.len -= u64::from(end - start);
+        Some((start, end))
     }
 }
 

@@ -129,8 +129,17 @@ impl SubQueue {
 /// Number of empty sub-queues that are kept for the next task with the same needs, which then costs no allocation.
 const EMPTY_KEPT: usize = 64;
 
-/// Entries of a node: sub-queue, key and first task of each.
-type NodeEntries = SmallVec<[(usize, Key, TaskId); 1]>;
+/// Entry of a node. Each waiting job has one, so that it names its first task by its index alone.
+#[derive(Clone, Copy, Debug)]
+struct NodeEntry {
+    key: Key,
+    sub_queue: u32,
+    /// Index of the first task.
+    index: u32,
+}
+
+/// Entries of a node.
+type NodeEntries = SmallVec<[NodeEntry; 1]>;
 
 /// Key of a sub-queue among those of equal needs: class, and user whose limits apply.
 type SubQueueKey = (u8, Option<Box<str>>);
@@ -150,8 +159,8 @@ pub struct Queue {
 impl Queue {
     /// Updates a node's entries.
     pub fn sync(&mut self, view: View<'_>, node: NodeId, place: impl Fn(&ReadyTask<'_>) -> (Key, u8)) {
-        for (sub_queue, key, task) in self.nodes.remove(&node).unwrap_or_default() {
-            self.change(sub_queue, |sub_queue| sub_queue.leave((key, task)));
+        for NodeEntry { key, sub_queue, index } in self.nodes.remove(&node).unwrap_or_default() {
+            self.change(sub_queue as usize, |sub_queue| sub_queue.leave((key, node.task(index))));
         }
         if !view.has_ready(node) {
             return;
@@ -163,7 +172,7 @@ impl Queue {
             let sub_queue = self.sub_queue_for(&ready.spec.needs, class, limited);
             let waiting = QueueEntry { count: ready.count, expected: ready.expected(), room: ready.room };
             self.change(sub_queue, |sub_queue| sub_queue.enter((key, ready.task), waiting));
-            entries.push((sub_queue, key, ready.task));
+            entries.push(NodeEntry { key, sub_queue: sub_queue as u32, index: ready.task.index });
         }
         if !entries.is_empty() {
             self.nodes.insert(node, entries);
@@ -178,14 +187,14 @@ impl Queue {
     /// Sub-queue and key of a task.
     pub fn find(&self, task: TaskId) -> Option<(usize, Key)> {
         let entries = self.nodes.get(&task.node_id())?;
-        let own = entries.iter().find(|(_, _, t)| *t == task);
-        own.or_else(|| entries.iter().rfind(|(_, _, t)| *t < task))
-            .map(|&(sub_queue, key, _)| (sub_queue, key))
+        let own = entries.iter().find(|entry| entry.index == task.index);
+        own.or_else(|| entries.iter().rfind(|entry| entry.index < task.index))
+            .map(|entry| (entry.sub_queue as usize, entry.key))
     }
 
     /// Key and task of a node's first entry.
     pub fn find_first(&self, node: NodeId) -> Option<(Key, TaskId)> {
-        self.nodes.get(&node)?.iter().map(|(_, key, task)| (*key, *task)).min()
+        self.nodes.get(&node)?.iter().map(|entry| (entry.key, node.task(entry.index))).min()
     }
 
     /// Number of tasks before one with this key.
@@ -194,8 +203,8 @@ impl Queue {
         let fresh = fresh.filter(|fresh| fresh.contains(task.index));
         // The fresh tasks of a node are one entry, at the position of the first of them.
         let mut entries = self.nodes.get(&task.node_id()).into_iter().flatten();
-        let cohort = fresh.and_then(|fresh| entries.find(|e| e.1 == key && fresh.contains(e.2.index)));
-        let entry = cohort.map_or(task, |e| e.2);
+        let cohort = fresh.and_then(|fresh| entries.find(|e| e.key == key && fresh.contains(e.index)));
+        let entry = cohort.map_or(task, |e| task.node_id().task(e.index));
         self.before(&(key, entry)) + fresh.map_or(0, |fresh| fresh.below(task.index))
     }
 

@@ -4,7 +4,7 @@
 use crate::ids::{DeviceId, EnvId, JobId};
 use crate::model::ModelSpec;
 use crate::time::Span;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// Job as submitted.
@@ -40,6 +40,7 @@ pub struct JobSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Box<Snapshot>>,
     /// Nodes of its graph.
+    #[serde(deserialize_with = "exact_vec")]
     pub tasks: Vec<TaskSpec>,
 }
 
@@ -188,7 +189,7 @@ pub struct TaskSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// Program and arguments. Called `argv` in launch messages.
-    #[serde(alias = "argv")]
+    #[serde(alias = "argv", deserialize_with = "exact_vec")]
     pub command: Vec<String>,
     /// Variables added to (and overriding) the inherited environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -261,6 +262,14 @@ pub struct ClaimHolder {
     pub pid: i32,
     /// Time it was seen, in microseconds since the machine booted.
     pub seen_us: u64,
+}
+
+/// Reads a list without spare capacity: a list that grows by one element has room for four, and a list of one task is what
+/// nearly every waiting job has.
+fn exact_vec<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Vec<T>, D::Error> {
+    let mut list = Vec::deserialize(d)?;
+    list.shrink_to_fit();
+    Ok(list)
 }
 
 /// Grace period of a task that sets none.
