@@ -133,6 +133,7 @@ codes! {
     NOT_TRAINED "not-trained" Error "The task names an optimiser, but its model is not trained."
     BAD_MODEL "bad-model" Error "The model's file cannot be read or estimated."
     NOT_ESTIMATED "not-estimated" Warning "The model has no estimate, so the memory request was not made from it."
+    ESTIMATE_COMMAND "estimate-command" Warning "The server's estimate command failed, so its estimates are missing."
     ESTIMATE_TOO_LARGE "estimate-too-large" Warning "The model is estimated to need more memory than any GPU it may use has."
     SCOPE_TOO_SMALL "scope-too-small" Error "The task requests more GPUs than are in its scope."
     PREFERRED_TOO_FEW "preferred-too-few" Error "The task waits for its preferred GPUs only, and requests more than these."

@@ -106,6 +106,12 @@ pub struct Config {
 pub struct EstimateConfig {
     /// The share of jobs that are to stay below the memory requested for them; 0.95 unless set.
     pub share: Option<BoundShare>,
+    /// A command that estimates the models of jobs in place of the clients that submit them: it reads the job as JSON on
+    /// standard input and writes `{"tasks": {"train": {"peak": 5000000000}}}`. It runs as the server's user.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// How long the command may take; 5 seconds unless set.
+    pub timeout: Option<Micros>,
 }
 
 /// A share of jobs, at least 0.5 and below 1: a bound that no job ever exceeds cannot be computed.

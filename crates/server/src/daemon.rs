@@ -13,12 +13,13 @@ use crate::app::{App, AppParts};
 use crate::auth::Authenticator;
 use crate::caller::{Caller, Sharing};
 use crate::catch_up::ReplicaError;
-use crate::config::{Config, TlsMode};
+use crate::config::{Config, EstimateConfig, TlsMode};
 use crate::consistency::ConsistencyError;
 use crate::convert::Defaults;
 use crate::data::{DataDir, DataError};
 use crate::enforcement;
 use crate::engine::{CommandError, EngineHandle};
+use crate::estimate_command::{self, EstimateCommand};
 use crate::hosts::Hosts;
 use crate::http::watch_claims;
 use crate::idle_gpus;
@@ -318,6 +319,7 @@ fn app(
     let config = &options.config;
     let mut app = App {
         defaults: defaults(config),
+        estimate_command: estimate_command(config),
         bound_share: config.estimate.share.map_or(DEFAULT_SHARE, |share| share.0),
         watched: agent.map(AgentHandle::devices),
         local_worker: agent.map(|agent| agent.info().name.clone()),
@@ -450,6 +452,13 @@ async fn caught(signal: &mut Option<tokio::signal::unix::Signal>) {
         }
         None => std::future::pending().await,
     }
+}
+
+/// The command that estimates models, if there is one.
+fn estimate_command(config: &Config) -> Option<EstimateCommand> {
+    let EstimateConfig { command, timeout, .. } = &config.estimate;
+    let timeout = timeout.map_or(estimate_command::TIMEOUT, |timeout| Duration::from_micros(timeout.0));
+    (!command.is_empty()).then(|| EstimateCommand::new(command.clone(), timeout))
 }
 
 /// What tasks are given that say nothing.

@@ -18,6 +18,7 @@ pub mod daemon;
 mod data;
 mod enforcement;
 pub mod engine;
+mod estimate_command;
 mod event_logging;
 mod forecast;
 mod forecast_cache;

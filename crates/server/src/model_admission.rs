@@ -32,7 +32,7 @@ pub(crate) fn model_spec(task: &TaskDoc) -> Option<Box<ModelSpec>> {
         Some(_) => EstimateRequest::Explicit,
         None => EstimateRequest::Bound,
     };
-    let estimate = task.estimate.as_ref().map(|doc| model_estimate(doc, request, EstimateSource::Submitter));
+    let estimate = task.estimate.as_ref().map(|doc| model_estimate(doc, request));
     Some(Box::new(ModelSpec {
         file: task.model.clone(),
         batch_size: task.batch_size,
@@ -45,7 +45,7 @@ pub(crate) fn model_spec(task: &TaskDoc) -> Option<Box<ModelSpec>> {
     }))
 }
 
-fn model_estimate(doc: &EstimateDoc, request: EstimateRequest, source: EstimateSource) -> ModelEstimate {
+fn model_estimate(doc: &EstimateDoc, request: EstimateRequest) -> ModelEstimate {
     let (peak, context) = (doc.peak.0, doc.context.map_or(ASSUMED_CONTEXT, |context| context.0));
     ModelEstimate {
         graph: doc.graph.clone(),
@@ -56,7 +56,7 @@ fn model_estimate(doc: &EstimateDoc, request: EstimateRequest, source: EstimateS
         share: DEFAULT_SHARE,
         basis: BoundBasis::Published,
         request,
-        source,
+        source: EstimateSource::Submitter,
         expected: None,
     }
 }
@@ -151,6 +151,15 @@ impl ModelHistory {
         let other_models: Vec<_> = self.each.iter().filter(is_other).map(outcome).collect();
         let measured = Measurements { same_model: &same_model, other_models: &other_models };
         bound(estimate.peak, estimate.context, measured, share)
+    }
+}
+
+/// Notes that the estimates of these tasks are the server's estimate command's.
+pub(crate) fn note_command(spec: &mut JobSpec, tasks: &BTreeSet<String>) {
+    for task in spec.tasks.iter_mut().filter(|task| tasks.contains(&task.name)) {
+        if let Some(estimate) = task.model.as_mut().and_then(|model| model.estimate.as_mut()) {
+            estimate.source = EstimateSource::Command;
+        }
     }
 }
 

@@ -330,6 +330,7 @@ const LAYERS: &[(&str, &[&[&str]])] = &[
             &["model_admission"],
             &["convert"],
             &["enforcement"],
+            &["estimate_command"],
             &["event_logging"],
             &["latency"],
             &["summary"],

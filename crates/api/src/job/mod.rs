@@ -8,7 +8,7 @@ mod schema;
 mod script;
 mod source;
 
-pub use read::{CheckedJob, ReadOptions, read, read_value};
+pub use read::{CheckedJob, ReadOptions, read, read_estimate, read_value};
 pub(crate) use schema::AnyJob;
 pub use schema::job_schema;
 pub use source::Format;

@@ -13,6 +13,7 @@ use crate::caller::{Caller, Sharing};
 use crate::change_feed::ChangeFeed;
 use crate::convert::Defaults;
 use crate::engine::EngineHandle;
+use crate::estimate_command::EstimateCommand;
 use crate::forecast_cache::ForecastCache;
 use crate::login_envs::LoginEnvironments;
 use crate::logs::LogWatches;
@@ -60,6 +61,8 @@ pub(crate) struct App {
     pub(crate) defaults: Defaults,
     /// Share of jobs with models that stay below their admission bounds.
     pub(crate) bound_share: f64,
+    /// The command that estimates models, if one is configured.
+    pub(crate) estimate_command: Option<EstimateCommand>,
     pub(crate) policies: &'static [PolicyDef],
     pub(crate) watched: Option<Arc<Mutex<Watched>>>,
     /// The name of the worker inside the server, where there is one.
@@ -126,6 +129,7 @@ impl App {
             url,
             defaults: Defaults::default(),
             bound_share: DEFAULT_SHARE,
+            estimate_command: None,
             policies: POLICIES,
             watched: None,
             local_worker: None,

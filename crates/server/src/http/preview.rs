@@ -17,9 +17,9 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use warpyard_api::job::{CheckedJob, Format, ReadOptions, read as read_text, read_value};
+use warpyard_api::job::{CheckedJob, Format, JobDoc, ReadOptions, read as read_text, read_value};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::{ByteSize, Micros};
 use warpyard_api::wire::{Alternative, DocumentText, DocumentView, Preview, SubmitReply, SubmitRequest};
@@ -200,14 +200,16 @@ async fn read(
     let defaults = Defaults { workdir, size: terminal, ..app.defaults.clone() };
     let check = move || read_value(&doc, ReadOptions { default_name: None, accept_user: false });
     let small = size <= SMALL;
-    let CheckedJob { doc, warnings } = if small { check()? } else { app.blocking(who, check).await?? };
+    let CheckedJob { mut doc, mut warnings } =
+        if small { check()? } else { app.blocking(who, check).await?? };
+    let by_command = run_estimate_command(app, &mut doc, &mut warnings).await;
     let workers = match Workers::are_named_in(&doc) {
         true => app.engine.read(|f| Workers::of(f.cluster())).await?,
         false => Workers::default(),
     };
     let convert = move || convert::job_spec(&workers, &doc, &defaults);
     let mut spec = if small { convert()? } else { app.blocking(who, convert).await?? };
-    let mut warnings = warnings;
+    model_admission::note_command(&mut spec, &by_command);
     if model_admission::has_models(&spec) {
         let types = app.engine.read(|f| model_admission::device_types(f.cluster())).await?;
         let recall = {
@@ -228,6 +230,30 @@ async fn read(
         return Err(Problem { path: "after".into(), ..select::unknown_job(after.job.0) }.into());
     }
     Ok((spec, warnings))
+}
+
+/// Has the configured command estimate a job's models. Returns the tasks it estimated; its failure is a warning.
+async fn run_estimate_command(app: &App, doc: &mut JobDoc, warnings: &mut Vec<Problem>) -> BTreeSet<String> {
+    let named = doc.tasks.iter().any(|task| task.model.is_some());
+    let Some(command) = app.estimate_command.as_ref().filter(|_| named) else { return BTreeSet::new() };
+    match command.estimate(doc).await {
+        Ok(mut found) => {
+            let mut estimated = BTreeSet::new();
+            for task in doc.tasks.iter_mut().filter(|task| task.model.is_some()) {
+                if let Some(estimate) = found.remove(&task.name) {
+                    task.estimate = Some(estimate);
+                    estimated.insert(task.name.clone());
+                }
+            }
+            estimated
+        }
+        Err(error) => {
+            let message = format!("the server's estimate command was of no use: {error}");
+            let help = "the job is admitted without it; an administrator finds the command in `[estimate]`";
+            warnings.push(Problem::new(code::ESTIMATE_COMMAND, "model", message).with_help(help));
+            BTreeSet::new()
+        }
+    }
 }
 
 /// The position and expected start of a job, were it submitted now.

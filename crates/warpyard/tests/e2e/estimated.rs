@@ -97,3 +97,34 @@ fn what_a_model_was_measured_to_take_corrects_its_next_estimate() {
     let said = server.said(&["show", &job]);
     assert!(said.contains("by one measured run of this model"), "{said}");
 }
+
+#[test]
+fn a_configured_command_estimates_in_place_of_the_client_and_blocks_nothing() {
+    let needs = |command: &str| {
+        let mut server = Server::down(&["--gpus", "fake:1xV100:16GiB", "--config", "warpyard.toml"]);
+        server.write(
+            "warpyard.toml",
+            &format!("[estimate]\ncommand = ['sh', '-c', '{command}']\ntimeout = '2s'\n"),
+        );
+        server.start();
+        write_model(&server, "w.safetensors");
+        let answer = server.ask(&["submit", "--gpus", "1", "--model", "w.safetensors", "--", "true"]);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        (server.json(&["show", answer.out.trim()])["tasks"][0]["needs"]["estimate"].clone(), answer.err)
+    };
+    let (estimate, said) =
+        needs(r#"grep -q w.safetensors && echo "{\"tasks\":{\"true\":{\"peak\":1048576}}}""#);
+    assert_eq!((&estimate["source"], &estimate["peak_bytes"]), (&json!("command"), &json!(MIB)), "{said}");
+    assert!(said.is_empty(), "{said}");
+    for (command, part) in [
+        ("echo no such thing >&2; exit 3", "no such thing"),
+        ("sleep 60", "did not end within 2 s"),
+        ("yes", "more than 1 MiB"),
+        ("echo none", "did not write JSON"),
+        (r#"echo "{\"tasks\":{\"true\":{}}}""#, "needs a peak"),
+    ] {
+        let (estimate, said) = needs(command);
+        assert!(said.contains(part), "{command}: {said}");
+        assert_eq!(estimate["source"], "submitter", "the estimate that came with the job stays");
+    }
+}

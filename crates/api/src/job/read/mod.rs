@@ -5,7 +5,8 @@ mod values;
 
 use super::source::{self, Entry, FieldPath, Lines, Node, Value};
 use super::{
-    Format, JobDoc, MAX_DOCUMENT_BYTES, MAX_TASK_ENTRIES, ModelMode, OnLost, TaskDoc, WaitMode, check,
+    EstimateDoc, Format, JobDoc, MAX_DOCUMENT_BYTES, MAX_TASK_ENTRIES, ModelMode, OnLost, TaskDoc, WaitMode,
+    check,
 };
 use crate::problem::{Problem, code};
 use crate::quantity::{ByteSize, Micros};
@@ -102,6 +103,14 @@ pub fn read(text: &str, format: Format, options: ReadOptions<'_>) -> Result<Chec
 /// Validates a document that was already parsed; its problems have no lines.
 pub fn read_value(value: &serde_json::Value, options: ReadOptions<'_>) -> Result<CheckedJob, Vec<Problem>> {
     Reader::new(None, true, options).finish(&source::from_json_value(value))
+}
+
+/// Validates the estimate of a model on its own, as a program writes it.
+pub fn read_estimate(value: &serde_json::Value) -> Result<EstimateDoc, Vec<Problem>> {
+    let mut reader = Reader::new(None, true, ReadOptions::default());
+    let estimate = reader.estimate(&FieldPath::Root, &source::from_json_value(value));
+    reader.problems.into_result()?;
+    Ok(estimate.expect("an estimate with nothing wrong was read"))
 }
 
 struct Reader<'a> {
