@@ -1,4 +1,4 @@
-//! Selectors, and everything else that is one word: sizes, durations, CPUs, devices, policies, declared GPUs. What is
+//! Selectors, and everything else that is one word: sizes, durations, CPUs, devices, tokens, policies, declared GPUs. What is
 //! accepted is written so that it reads back the same.
 #![no_main]
 
@@ -8,6 +8,7 @@ use std::str::FromStr;
 use warpyard_api::job::DeviceRef;
 use warpyard_api::quantity::{ByteSize, Micros, MilliCpus};
 use warpyard_api::selector::Selector;
+use warpyard_api::token::{Fingerprint, JoinToken, PersonalToken, Secret};
 use warpyard_api::wire::PolicySpec;
 use warpyard_core::PolicyChoice;
 use warpyard_worker::probe::{Choice, Declared};
@@ -25,6 +26,10 @@ fuzz_target!(|data: &[u8]| {
     reads_back::<ByteSize>(text);
     reads_back::<Micros>(text);
     reads_back::<MilliCpus>(text);
+    reads_back::<JoinToken>(text);
+    reads_back::<PersonalToken>(text);
+    reads_back::<Fingerprint>(text);
+    let _not_one = text.parse::<Secret>();
     let _not_one = text.parse::<PolicyChoice>();
     let _not_one = text.parse::<PolicySpec>();
     let _none = text.parse::<Declared>();
