@@ -117,6 +117,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
         return match Caller::at(*peer, sharing) {
             Ok(Some(caller)) if has_no_pages(&caller) => no_pages(),
             Ok(Some(caller)) => Ok(caller),
+            Ok(None) if looks && is_page => Err(Box::new(login_required(request))),
             Ok(None) => refuse(401, code::NO_ACCOUNT, "you have no account on this machine"),
             Err(e) => Err(Box::new(Refusal::internal(e).into_response())),
         };
@@ -152,11 +153,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
         // A session must not create further login links.
         Some(caller) if app.auth.may_change(headers) && path != "/v1/login" => Ok(caller),
         Some(_) => refuse(403, code::FORBIDDEN, "the CSRF token is missing or wrong; reload the page"),
-        None if looks && is_page => {
-            let mut response = StatusCode::UNAUTHORIZED.into_response();
-            response.extensions_mut().insert(LoginRequired(request.uri().clone()));
-            Err(Box::new(response))
-        }
+        None if looks && is_page => Err(Box::new(login_required(request))),
         None => refuse(
             401,
             code::UNAUTHORISED,
@@ -164,6 +161,13 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
              server's data directory",
         ),
     }
+}
+
+/// The response to whoever asks for a page and is not known: marked, so that the login page replaces it.
+fn login_required(request: &Request) -> Response {
+    let mut response = StatusCode::UNAUTHORIZED.into_response();
+    response.extensions_mut().insert(LoginRequired(request.uri().clone()));
+    response
 }
 
 /// The header by which a worker names the user of its machine that it vouches for.
