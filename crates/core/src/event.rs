@@ -309,7 +309,7 @@ impl EventKind {
 }
 
 /// Description of a worker, as the worker itself gives it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerInfo {
     /// Name, unique among workers.
     pub name: String,
@@ -322,6 +322,9 @@ pub struct WorkerInfo {
     /// Lease duration: how long the worker may be silent before it is lost. None for the worker inside the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Span>,
+    /// Labels by which jobs select workers, such as `rack` = `a`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Requester of a pause.

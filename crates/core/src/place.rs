@@ -205,6 +205,7 @@ impl<'a> Search<'a> {
     ) -> Option<WorkerScore> {
         let host = |w: &WorkerUse| w.host_admits(needs.cpus, needs.memory);
         if self.excluded.contains(&id)
+            || !needs.accepts_worker(id)
             || !host(used)
             || !self.later.iter().filter_map(|l| l.worker(id)).all(host)
         {

@@ -373,11 +373,13 @@ fn shares(p: &Placement) -> impl Iterator<Item = &(u16, Charge)> {
     p.devices.iter().filter(|(_, charge)| matches!(charge, Charge::Share(_)))
 }
 
-/// Whether a task may use a device at all, by type and scope, whatever is allocated on it now.
+/// Whether a task may use a device at all, by type, worker and scope, whatever is allocated on it now.
 pub fn acceptable(needs: &Needs, id: DeviceId, info: &DeviceInfo) -> bool {
     let kind =
         needs.gpu_types.is_empty() || needs.gpu_types.iter().any(|t| t.eq_ignore_ascii_case(&info.kind));
-    kind && (needs.scope.is_empty() || needs.scope.contains(&id)) && !waits_for_others(needs, id)
+    kind && needs.accepts_worker(id.worker)
+        && (needs.scope.is_empty() || needs.scope.contains(&id))
+        && !waits_for_others(needs, id)
 }
 
 /// Whether a task waits for preferred devices of which this is not one.

@@ -60,7 +60,11 @@ impl Shortage {
             });
             let usable: Vec<_> = usable.collect();
             // A worker that could never hold the task is no obstacle to it.
-            if usable.len() < wanted || worker.cpus() < needs.cpus || worker.memory() < needs.memory {
+            if usable.len() < wanted
+                || !needs.accepts_worker(id)
+                || worker.cpus() < needs.cpus
+                || worker.memory() < needs.memory
+            {
                 continue;
             }
             let free = usable.iter().filter(|obstacle| obstacle.is_none()).count();

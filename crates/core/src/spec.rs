@@ -1,7 +1,7 @@
 //! Job specifications: a job, its tasks, and what each of them needs. Already validated; sizes in bytes, times in
 //! microseconds, dependencies by index. These types are written into the log, so they only ever grow.
 
-use crate::ids::{DeviceId, EnvId, JobId};
+use crate::ids::{DeviceId, EnvId, JobId, WorkerId};
 use crate::model::ModelSpec;
 use crate::time::Span;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -438,12 +438,22 @@ pub struct Needs {
     /// Whether it waits for its preferred devices or accepts others.
     #[serde(default)]
     pub wait_mode: WaitMode,
+    /// Workers it may run on; empty means any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerId>,
     /// CPUs in thousandths of a core.
     #[serde(default)]
     pub cpus: u32,
     /// Main memory in bytes; 0 is not accounted for.
     #[serde(default)]
     pub memory: u64,
+}
+
+impl Needs {
+    /// Whether the task may run on a worker at all, whatever that worker has.
+    pub fn accepts_worker(&self, worker: WorkerId) -> bool {
+        self.workers.is_empty() || self.workers.contains(&worker)
+    }
 }
 
 /// Behaviour of a task whose preferred devices are allocated.

@@ -99,7 +99,7 @@ pub(crate) fn machine(gpus: usize) -> WorkerInfo {
         state: DeviceState::Usable,
     };
     let devices = (0..gpus).map(device).collect();
-    WorkerInfo { name: "w".into(), devices, cpus: 8_000, memory: 1 << 40, lease: None }
+    WorkerInfo { name: "w".into(), devices, cpus: 8_000, memory: 1 << 40, ..WorkerInfo::default() }
 }
 
 impl Server {

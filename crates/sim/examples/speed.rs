@@ -127,6 +127,6 @@ fn worker(i: u64) -> WorkerInfo {
         devices: (0..4).map(device).collect(),
         cpus: 64_000,
         memory: 256 << 30,
-        lease: None,
+        ..WorkerInfo::default()
     }
 }

@@ -21,7 +21,7 @@ fn sim(gpus: u16, kinds: &[(&str, f64)]) -> Sim {
         state: DeviceState::Usable,
     };
     let devices = kinds.iter().map(device).collect();
-    let worker = WorkerInfo { name: "w".into(), devices, cpus: 4000, memory: 64, lease: None };
+    let worker = WorkerInfo { name: "w".into(), devices, cpus: 4000, memory: 64, ..WorkerInfo::default() };
     let setup = Setup { workers: vec![worker], policy: "heft".parse().unwrap(), ..Setup::default() };
     let mut sim = Sim::new(setup, POLICIES).unwrap();
     let speed = |&(kind, steps_per_second): &(&str, f64)| Speed {

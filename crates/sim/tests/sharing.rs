@@ -50,7 +50,7 @@ fn yard_with(gpus: &[&str], policy: &str, overcommit: bool, pairs: &[(&str, &str
         state: DeviceState::Usable,
     };
     let devices = gpus.iter().enumerate().map(device).collect();
-    let worker = WorkerInfo { name: "w".into(), devices, cpus: 8000, memory: 64, lease: None };
+    let worker = WorkerInfo { name: "w".into(), devices, cpus: 8000, memory: 64, ..WorkerInfo::default() };
     let setup = Setup { workers: vec![worker], policy: policy.parse().unwrap(), ..Setup::default() };
     let mut sim = Sim::new(setup, POLICIES).unwrap();
     let on_each = |kind: &&str| {

@@ -201,7 +201,7 @@ fn is_requested_charge(info: &DeviceInfo, needs: &Needs, charge: Charge) -> bool
 }
 
 /// Whether a placement is exactly what the task requested: the right number of acceptable devices, none of them
-/// twice.
+/// twice, on a worker it accepts.
 fn matches_request(devices: Option<&[DeviceInfo]>, start: &Start, needs: &Needs) -> bool {
     let Some(devices) = devices else { return false };
     let p = &start.placement;
@@ -213,6 +213,7 @@ fn matches_request(devices: Option<&[DeviceInfo]>, start: &Start, needs: &Needs)
     };
     let given_once = |at: usize| p.devices[..at].iter().all(|other| other.0 != p.devices[at].0);
     p.devices.len() == usize::from(needs.gpus)
+        && needs.accepts_worker(p.worker)
         && p.cpus == needs.cpus
         && p.memory == needs.memory
         && p.devices.iter().all(right_device)

@@ -29,6 +29,17 @@ impl Cluster {
         if self.workers().any(|(id, worker)| could_run(id, worker, needs)) {
             return Ok(());
         }
+        if let Some(missing) = needs.workers.iter().find(|id| self.worker(**id).is_none()) {
+            let message = format!("there is no worker {}", missing.0);
+            return Err(Rejection::new(Code::NoSuchWorker, message).at("on"));
+        }
+        if !needs.workers.is_empty() {
+            let names: Vec<_> = needs.workers.iter().map(|id| self.view().worker_name(*id)).collect();
+            let message = format!("{} could never run it", names.join(" or "));
+            return Err(Rejection::new(Code::NoSuchWorker, message)
+                .at("on")
+                .help("`warpyard workers` lists what each has"));
+        }
         let most_cpus = self.workers.iter().map(|w| w.info.cpus).max().unwrap_or(0);
         if needs.cpus > most_cpus {
             let (asked, most) = (f64::from(needs.cpus) / 1000.0, f64::from(most_cpus) / 1000.0);
@@ -132,7 +143,8 @@ fn could_run(id: WorkerId, worker: &Worker, needs: &Needs) -> bool {
         charge_for(info, needs).is_some() && acceptable(needs, device, info)
     };
     let wanted = usize::from(needs.gpus);
-    *cpus >= needs.cpus
+    needs.accepts_worker(id)
+        && *cpus >= needs.cpus
         && *memory >= needs.memory
         && devices.iter().enumerate().filter(suits).take(wanted).count() == wanted
 }

@@ -79,7 +79,7 @@ fn worker(name: u8) -> impl Strategy<Value = WorkerInfo> {
                 d.uuid = format!("GPU-{name}-{i}");
                 d.kind = if (usize::from(name) + i) % 3 == 0 { "K80".into() } else { "V100".into() };
             }
-            WorkerInfo { name: format!("w{name}"), devices, cpus: cpus * 1000, memory: 64, lease }
+            WorkerInfo { name: format!("w{name}"), devices, cpus: cpus * 1000, memory: 64, lease, ..WorkerInfo::default() }
         },
     )
 }
@@ -110,14 +110,16 @@ fn needs() -> impl Strategy<Value = Needs> {
     let memory = prop::option::of(prop::sample::select(vec![1u64, 4, 7, 12, 14, 16]));
     let types = prop_oneof![4 => Just(vec![]), 1 => Just(vec!["v100".to_owned()])];
     let mode = prop::sample::select(vec![WaitMode::Schedule, WaitMode::Queue]);
-    (0..=3u16, memory, types, devices(), devices(), mode, 0..=2u32, 0..=2u64).prop_map(
-        |(gpus, gpu_memory, gpu_types, scope, preferred, wait_mode, cpus, memory)| Needs {
+    let workers = prop_oneof![4 => Just(vec![]), 1 => Just(vec![WorkerId(0)]), 1 => Just(vec![WorkerId(1)])];
+    (0..=3u16, memory, types, devices(), devices(), mode, workers, 0..=2u32, 0..=2u64).prop_map(
+        |(gpus, gpu_memory, gpu_types, scope, preferred, wait_mode, workers, cpus, memory)| Needs {
             gpus,
             gpu_memory,
             gpu_types,
             scope,
             preferred,
             wait_mode,
+            workers,
             cpus: cpus * 500,
             memory: memory * 20,
         },

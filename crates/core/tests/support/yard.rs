@@ -93,6 +93,7 @@ pub(crate) fn worker(devices: usize, lease: Option<Span>) -> WorkerInfo {
         cpus: 4000,
         memory: 64,
         lease,
+        ..WorkerInfo::default()
     }
 }
 

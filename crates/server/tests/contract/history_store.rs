@@ -25,7 +25,7 @@ fn story() -> (Cluster, Vec<Event>) {
         state: DeviceState::Usable,
     };
     let info =
-        WorkerInfo { name: "w".into(), devices: vec![device], cpus: 8_000, memory: 1 << 40, lease: None };
+        WorkerInfo { name: "w".into(), devices: vec![device], cpus: 8_000, memory: 1 << 40, ..WorkerInfo::default() };
     let mut kinds = vec![EventKind::WorkerJoined { worker: WorkerId(0), info }];
     for n in 1..=JOBS {
         let needs = Needs { gpus: 1, ..Needs::default() };

@@ -444,5 +444,6 @@ fn worker(random: &mut Random, number: u64) -> WorkerInfo {
         memory: 8 << 30,
         // The first is sometimes the one inside the server, which has no lease.
         lease: (number > 0 || random.unit() < 0.5).then(|| Span::from_secs(12.0 + 12.0 * random.unit())),
+        ..WorkerInfo::default()
     }
 }

@@ -83,7 +83,7 @@ pub fn cluster(line: &str) -> Result<Vec<WorkerInfo>, ClusterSpecError> {
             let devices =
                 (first..count.min(first + per_server)).map(|i| device(kind, i, memory, servers.len()));
             let (name, devices) = (format!("server{}", servers.len() + 1), devices.collect());
-            servers.push(WorkerInfo { name, devices, cpus: CPUS, memory: MEMORY, lease: None });
+            servers.push(WorkerInfo { name, devices, cpus: CPUS, memory: MEMORY, ..WorkerInfo::default() });
         }
     }
     if servers.is_empty() { Err(ClusterSpecError::Empty) } else { Ok(servers) }

@@ -42,7 +42,7 @@ impl OpenbNode {
             devices: (0..self.gpus).map(device).collect(),
             cpus: self.cpu_milli,
             memory: self.memory_mib << 20,
-            lease: None,
+            ..WorkerInfo::default()
         }
     }
 }

@@ -43,14 +43,8 @@ pub(crate) fn cluster(text: &str) -> Result<Vec<WorkerInfo>, String> {
     let mut workers: Vec<WorkerInfo> = Vec::new();
     for word in text.split_whitespace() {
         if let Some(name) = word.strip_suffix(':') {
-            let (devices, lease) = (vec![], None);
-            workers.push(WorkerInfo {
-                name: name.to_owned(),
-                devices,
-                cpus: 16_000,
-                memory: 64 << 30,
-                lease,
-            });
+            let name = name.to_owned();
+            workers.push(WorkerInfo { name, cpus: 16_000, memory: 64 << 30, ..WorkerInfo::default() });
             continue;
         }
         let worker = workers.last_mut().ok_or("a worker's name comes first")?;
@@ -159,10 +153,18 @@ fn after_node(text: &str, tasks: &[TaskSpec]) -> Result<AfterNode, String> {
 pub(crate) fn device_ids(text: &str, workers: &[String]) -> Result<Vec<DeviceId>, String> {
     let one = |text: &str| {
         let (name, index) = text.split_once('/').ok_or(format!("'{text}' is no device"))?;
-        let worker = workers.iter().position(|w| w == name).ok_or(format!("no worker is called '{name}'"))?;
-        Ok(DeviceId { worker: WorkerId(worker as u32), index: number(index)? })
+        Ok(DeviceId { worker: worker_id(name, workers)?, index: number(index)? })
     };
     text.split('+').map(one).collect()
+}
+
+fn worker_ids(text: &str, workers: &[String]) -> Result<Vec<WorkerId>, String> {
+    text.split('+').map(|name| worker_id(name, workers)).collect()
+}
+
+fn worker_id(name: &str, workers: &[String]) -> Result<WorkerId, String> {
+    let at = workers.iter().position(|w| w == name).ok_or(format!("no worker is called '{name}'"))?;
+    Ok(WorkerId(at as u32))
 }
 
 const FIELDS: &[&str] = &[
@@ -172,6 +174,7 @@ const FIELDS: &[&str] = &[
     "scope",
     "prefer",
     "mode",
+    "on",
     "cpus",
     "memory",
     "timeout",
@@ -206,6 +209,7 @@ fn task(
         scope: get("scope").map_or(Ok(vec![]), |t| device_ids(t, workers))?,
         preferred: get("prefer").map_or(Ok(vec![]), |t| device_ids(t, workers))?,
         wait_mode: if get("mode") == Some("queue") { WaitMode::Queue } else { WaitMode::Schedule },
+        workers: get("on").map_or(Ok(vec![]), |t| worker_ids(t, workers))?,
         cpus: get("cpus").map_or(Ok(0), number::<u32>)? * 1000,
         memory: get("memory").map_or(Ok(0), size)?,
     };
