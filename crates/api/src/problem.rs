@@ -168,6 +168,8 @@ codes! {
     TOKEN_EXPIRED "token-expired" Error "The token has expired."
     TOKEN_USED_UP "token-used-up" Error "As many workers as may have joined with the token."
     WORKER_EXISTS "worker-exists" Error "Another worker has joined by this name."
+    ANOTHER_LOG "another-log" Error "The server's jobs are numbered by another event log."
+    NOT_REGISTERED "not-registered" Error "The server does not know the worker, or gave it up."
     KEY_REVOKED "key-revoked" Error "The worker was forgotten, and its key revoked."
     UNKNOWN_TOKEN "unknown-token" Error "No token has this id."
     READ_ONLY "read-only" Error "The token is a viewer's, which changes nothing."

@@ -54,7 +54,7 @@ impl Report {
         }
         // Before the attempts it could not start are placed again.
         if let Some(why) = quarantined {
-            execute(Command::Drain { worker, drained: true, reason: Some(format!("quarantined: {why}")) });
+            execute(Command::Drain { worker, drained: true, reason: Some(format!("{QUARANTINED}{why}")) });
         }
         // Gangs do not exist yet, so no other rank was ever assigned.
         let attempts = attempts.into_iter().filter(|one| one.rank == 0);
@@ -64,6 +64,14 @@ impl Report {
             execute(Command::MeasuredMemory { worker, used });
         }
     }
+}
+
+/// The beginning of the drain reason of a worker that drained itself.
+const QUARANTINED: &str = "quarantined: ";
+
+/// Whether a drain reason is a quarantine: the worker could not start anything.
+pub fn is_quarantine(reason: &str) -> bool {
+    reason.starts_with(QUARANTINED)
 }
 
 /// The number of a report. The later of two reports of a worker has the larger one.

@@ -463,7 +463,13 @@ fn a_frozen_attempt_that_ends_releases_what_it_holds() {
         overcommit: false,
         state: DeviceState::Usable,
     };
-    let worker = WorkerInfo { name: "w".into(), devices: vec![device], cpus: 1000, memory: 64, ..WorkerInfo::default() };
+    let worker = WorkerInfo {
+        name: "w".into(),
+        devices: vec![device],
+        cpus: 1000,
+        memory: 64,
+        ..WorkerInfo::default()
+    };
     let needs = Needs { gpus: 1, gpu_memory: Some(1), ..Needs::default() };
     let task = TaskSpec { name: "t".into(), program: Program::new(["true"]), needs, ..TaskSpec::default() };
     let spec = JobSpec { name: "job".into(), tasks: vec![task], ..JobSpec::default() };
@@ -510,8 +516,13 @@ fn a_reservation_on_one_machine_does_not_block_another() {
         overcommit: false,
         state: DeviceState::Usable,
     };
-    let worker =
-        |name: &str, devices| WorkerInfo { name: name.into(), devices, cpus: 1000, memory: 64, ..WorkerInfo::default() };
+    let worker = |name: &str, devices| WorkerInfo {
+        name: name.into(),
+        devices,
+        cpus: 1000,
+        memory: 64,
+        ..WorkerInfo::default()
+    };
     let workers = [worker("first", vec![device]), worker("second", vec![])];
     let submit = |gpus, memory, timeout: Option<u64>| {
         let needs = Needs { gpus, memory, ..Needs::default() };
@@ -552,7 +563,8 @@ fn queue_positions_are_right_for_partially_started_arrays() {
         overcommit: false,
         state: DeviceState::Usable,
     };
-    let worker = |devices| WorkerInfo { name: "w0".into(), devices, cpus: 1000, memory: 64, ..WorkerInfo::default() };
+    let worker =
+        |devices| WorkerInfo { name: "w0".into(), devices, cpus: 1000, memory: 64, ..WorkerInfo::default() };
     let task = TaskSpec {
         name: "t".into(),
         program: Program::new(["true"]),
@@ -599,8 +611,13 @@ fn an_assignment_of_free_capacity_starts_at_once() {
         overcommit: false,
         state: DeviceState::Usable,
     };
-    let worker =
-        |name: &str, devices| WorkerInfo { name: name.into(), devices, cpus: 2000, memory: 64, ..WorkerInfo::default() };
+    let worker = |name: &str, devices| WorkerInfo {
+        name: name.into(),
+        devices,
+        cpus: 2000,
+        memory: 64,
+        ..WorkerInfo::default()
+    };
     let workers = [
         worker("w0", vec![device("a", "A100", 16), device("b", "A100", 16)]),
         worker("w1", vec![device("c", "V100", 16)]),

@@ -22,7 +22,13 @@ fn worker(gpus: usize) -> Command {
         state: DeviceState::Usable,
     };
     let devices = (0..gpus).map(device).collect();
-    Command::Join(WorkerInfo { name: "w".into(), devices, cpus: 64_000, memory: 1 << 40, ..WorkerInfo::default() })
+    Command::Join(WorkerInfo {
+        name: "w".into(),
+        devices,
+        cpus: 64_000,
+        memory: 1 << 40,
+        ..WorkerInfo::default()
+    })
 }
 
 fn job(array: Option<u32>) -> Command {

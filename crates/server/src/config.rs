@@ -161,6 +161,9 @@ pub enum TlsMode {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkersConfig {
+    /// How long a worker may be silent before it is given up: its tasks run elsewhere then, unless they say otherwise. 5
+    /// minutes unless given.
+    pub lease: Option<Micros>,
     /// Workers that may vouch for the users of their machines, beside those that joined with a token made with `--vouch`.
     /// They never vouch for root or for admins.
     #[serde(default)]

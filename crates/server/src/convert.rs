@@ -2,11 +2,13 @@
 
 use crate::model_admission;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use warpyard_api::job::{self as doc, DeviceRef, JobDoc, TaskDoc};
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::quantity::{ArraySpec, ByteSize, Micros, MilliCpus};
 use warpyard_api::secrets::{MASK, mask_text, mask_value};
 use warpyard_api::wire::{ParamValue, PolicySpec};
+use warpyard_core::cluster::Worker;
 use warpyard_core::model::EstimateRequest;
 use warpyard_core::spec::{self, AfterJob, AfterNode, Array, JobSpec, Needs, Program, TaskSpec, Terminal};
 use warpyard_core::{Cluster, DeviceId, JobId, PolicyChoice, Rejection, Span, WorkerId};
@@ -24,6 +26,8 @@ pub(crate) struct Defaults {
     pub(crate) longest_grace: Option<Span>,
     /// The size of the terminal a job was submitted from.
     pub(crate) size: Option<(u16, u16)>,
+    /// Whether the tasks are claims, which run nothing and hold devices for a process of this machine.
+    pub(crate) claims: bool,
 }
 
 impl Defaults {
@@ -60,19 +64,88 @@ impl Defaults {
     }
 }
 
-/// Workers and how many devices each has, for documents that name devices.
+/// Workers by name, labels and number of devices, for documents that name workers or devices.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Workers(Vec<(WorkerId, String, usize)>);
+pub(crate) struct Workers(Vec<NamedWorker>);
+
+#[derive(Clone, Debug)]
+struct NamedWorker {
+    id: WorkerId,
+    name: String,
+    labels: BTreeMap<String, String>,
+    devices: usize,
+    /// Whether it is the one inside the server, which alone has no lease.
+    is_local: bool,
+}
 
 impl Workers {
     pub(crate) fn of(cluster: &Cluster) -> Workers {
-        let workers = cluster.workers().map(|(id, w)| (id, w.info.name.clone(), w.info.devices.len()));
-        Workers(workers.collect())
+        let worker = |(id, worker): (WorkerId, &Worker)| NamedWorker {
+            id,
+            name: worker.info.name.clone(),
+            labels: worker.info.labels.clone(),
+            devices: worker.info.devices.len(),
+            is_local: worker.info.lease.is_none(),
+        };
+        Workers(cluster.workers().map(worker).collect())
     }
 
-    /// Whether a document can be read without knowing them.
-    pub(crate) fn are_named_in(doc: &JobDoc) -> bool {
-        doc.tasks.iter().any(|task| !(task.gpu_scope.is_empty() && task.gpu_preferred.is_empty()))
+    /// Whether a document can only be read with them.
+    pub(crate) fn are_needed_for(doc: &JobDoc) -> bool {
+        let names = |task: &TaskDoc| {
+            !(task.gpu_scope.is_empty() && task.gpu_preferred.is_empty() && task.on.is_empty())
+        };
+        doc.snapshot || doc.tasks.iter().any(|task| task.pty || names(task))
+    }
+
+    /// The workers that a task may run on: of those it names, the ones with all labels it names. None means any.
+    fn selected(&self, on: &[String]) -> Result<Vec<WorkerId>, Problem> {
+        if on.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (labels, names): (Vec<_>, Vec<_>) = on.iter().partition(|term| term.contains('='));
+        let refused = |message: String| {
+            let problem = Problem::new(code::UNKNOWN_WORKER, "on", message);
+            Err(problem.with_help("`warpyard workers` lists the workers and their labels"))
+        };
+        if let Some(unknown) = names.iter().find(|name| self.0.iter().all(|worker| worker.name != ***name)) {
+            return refused(format!("there is no worker '{unknown}'"));
+        }
+        let has = |worker: &NamedWorker, label: &str| {
+            label
+                .split_once('=')
+                .is_some_and(|(key, value)| worker.labels.get(key).is_some_and(|v| v == value))
+        };
+        let selected = self.0.iter().filter(|worker| {
+            (names.is_empty() || names.iter().any(|name| **name == worker.name))
+                && labels.iter().all(|label| has(worker, label))
+        });
+        let selected: Vec<_> = selected.map(|worker| worker.id).collect();
+        match selected.is_empty() {
+            true => refused(format!("no worker is {}", on.join(" and "))),
+            false => Ok(selected),
+        }
+    }
+
+    /// The workers that a task may run on which has to be on the server's own machine: terminals, claims and snapshots reach
+    /// no other yet.
+    fn local(&self, selected: Vec<WorkerId>, what: &str) -> Result<Vec<WorkerId>, Problem> {
+        if self.0.iter().all(|worker| worker.is_local) {
+            return Ok(selected);
+        }
+        let allowed = |worker: &&NamedWorker| selected.is_empty() || selected.contains(&worker.id);
+        match self.0.iter().filter(|worker| worker.is_local).find(allowed) {
+            Some(local) => Ok(vec![local.id]),
+            None => {
+                let message = format!("{what} can only be on the server's own machine");
+                let here = self.0.iter().find(|worker| worker.is_local);
+                let help = match here {
+                    Some(local) => format!("leave --on out, or name {}", local.name),
+                    None => "the server runs without a worker of its own (--no-worker)".to_owned(),
+                };
+                Err(Problem::new(code::UNKNOWN_WORKER, "on", message).with_help(help))
+            }
+        }
     }
 }
 
@@ -98,7 +171,7 @@ pub(crate) fn job_spec(
     for (i, task) in doc.tasks.iter().enumerate() {
         let after = task.after.iter().map(|a| AfterNode { node: names[a.task.as_str()], on: on(a.on) });
         let after = after.collect();
-        match task_spec(workers, task, after, defaults) {
+        match task_spec(workers, doc, task, after, defaults) {
             Ok(task) => tasks.push(task),
             Err(mut problem) => {
                 problem.path = format!("tasks[{i}].{}", problem.path);
@@ -116,6 +189,7 @@ pub(crate) fn job_spec(
 
 fn task_spec(
     workers: &Workers,
+    job: &JobDoc,
     task: &TaskDoc,
     after: Vec<AfterNode>,
     defaults: &Defaults,
@@ -128,7 +202,18 @@ fn task_spec(
     let default_cpus = if gpus == 0 { 1000 } else { 0 };
     let model = model_admission::model_spec(task);
     let bound = model.as_ref().and_then(|model| model.estimate.as_ref()).map(|estimate| estimate.bound);
+    let selected = workers.selected(&task.on)?;
+    let local_part = match (defaults.claims, task.pty, job.snapshot) {
+        (true, ..) => Some("a claim"),
+        (_, true, _) => Some("a terminal"),
+        (.., true) => Some("a job with a snapshot"),
+        _ => None,
+    };
     let needs = Needs {
+        workers: match local_part {
+            Some(what) => workers.local(selected, what)?,
+            None => selected,
+        },
         gpus,
         gpu_memory: task.gpu_memory.map(|m| m.0).or(bound),
         gpu_types: task.gpu_type.clone(),
@@ -197,10 +282,10 @@ fn devices(workers: &Workers, refs: &[DeviceRef], field: &str) -> Result<Vec<Dev
     let mut ids = Vec::new();
     for name in refs {
         let before = ids.len();
-        for (worker, worker_name, devices) in &workers.0 {
-            let named = name.worker().is_none_or(|n| n == worker_name);
-            if named && (name.index() as usize) < *devices {
-                ids.push(DeviceId { worker: *worker, index: name.index() as u16 });
+        for worker in &workers.0 {
+            let named = name.worker().is_none_or(|n| n == worker.name);
+            if named && (name.index() as usize) < worker.devices {
+                ids.push(DeviceId { worker: worker.id, index: name.index() as u16 });
             }
         }
         if ids.len() == before {
@@ -284,6 +369,7 @@ fn task_doc(cluster: &Cluster, job: &JobSpec, task: &TaskSpec, secrets: &mut Vec
             spec::WaitMode::Schedule => doc::WaitMode::Schedule,
             spec::WaitMode::Queue => doc::WaitMode::Queue,
         },
+        on: needs.workers.iter().map(|id| cluster.view().worker_name(*id).to_owned()).collect(),
         cpus: Some(needs.cpus).filter(|cpus| *cpus != default_cpus).map(MilliCpus),
         memory: Some(needs.memory).filter(|memory| *memory > 0).map(ByteSize),
         timeout: task.timeout.map(time),

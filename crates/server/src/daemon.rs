@@ -6,10 +6,11 @@ mod port_tls;
 mod recovered;
 mod tcp_listener;
 
+pub(crate) use local_worker::host_capacity;
 pub(crate) use recovered::build_engine;
 pub(crate) use tcp_listener::bind;
 
-use crate::app::{App, AppParts};
+use crate::app::{App, AppParts, LOG_CAP};
 use crate::auth::Authenticator;
 use crate::caller::{Caller, Sharing};
 use crate::catch_up::ReplicaError;
@@ -24,6 +25,7 @@ use crate::hosts::Hosts;
 use crate::http::watch_claims;
 use crate::idle_gpus;
 use crate::model_admission::DEFAULT_SHARE;
+use crate::remote_workers::{self, RemoteWorkers};
 use crate::repairs::Repairs;
 use crate::router::router;
 use crate::serve::{Limits, serve};
@@ -89,6 +91,8 @@ pub struct Options {
     pub tasks_per_gpu: Option<u16>,
     /// Whether to leave out the worker inside.
     pub no_worker: bool,
+    /// How long workers of other machines may be silent before they are given up.
+    pub lease: Option<Micros>,
     /// The program and arguments that become the spawner.
     pub spawner: (PathBuf, Vec<String>),
 }
@@ -322,6 +326,8 @@ fn app(
         estimate_command: estimate_command(config),
         bound_share: config.estimate.share.map_or(DEFAULT_SHARE, |share| share.0),
         watched: agent.map(AgentHandle::devices),
+        remote: Arc::new(RemoteWorkers::with_lease(lease(options))),
+        log_cap: log_cap(config),
         local_worker: agent.map(|agent| agent.info().name.clone()),
         bounds: agent.map(|agent| agent.bounds().clone()),
         sharing,
@@ -471,6 +477,17 @@ fn defaults(config: &Config) -> Defaults {
         longest_grace: Some(max_grace(config)),
         ..Defaults::default()
     }
+}
+
+/// How long workers of other machines may be silent before they are given up.
+fn lease(options: &Options) -> Span {
+    let configured = options.lease.or(options.config.workers.lease);
+    configured.map_or(remote_workers::LEASE, |lease| Span(lease.0))
+}
+
+/// The most bytes of each output that are kept.
+fn log_cap(config: &Config) -> u64 {
+    config.log_cap.map_or(LOG_CAP, |cap| cap.0)
 }
 
 /// The longest grace period a task may have.

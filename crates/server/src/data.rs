@@ -51,8 +51,15 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Takes a directory for this process, making it if there is none.
+    /// Takes a directory for a server, making it if there is none.
     pub fn take(path: &Path) -> Result<DataDir, DataError> {
+        let data = Self::lock(path)?;
+        close(&data.path).map_err(|source| DataError::Io { path: data.path.clone(), source })?;
+        Ok(data)
+    }
+
+    /// Takes a directory for this process, making it if there is none, and nothing in it.
+    pub(crate) fn lock(path: &Path) -> Result<DataDir, DataError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| DataError::Io { path, source }
@@ -83,7 +90,6 @@ impl DataDir {
         }
         let note = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
         note.map_err(failed(&lock_path))?;
-        close(&path).map_err(failed(&path))?;
         Ok(DataDir { path, _lock: lock })
     }
 

@@ -39,6 +39,7 @@ mod pages;
 mod quota;
 mod recording;
 pub mod recovery;
+mod remote_workers;
 pub mod repairs;
 mod replays;
 mod replica;
@@ -60,6 +61,8 @@ mod unix_listener;
 mod usage_samples;
 mod views;
 mod why;
+pub mod worker_daemon;
+mod worker_protocol;
 
 pub use catch_up::ReplicaError;
 pub use consistency::ConsistencyError;

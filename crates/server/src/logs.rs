@@ -3,6 +3,7 @@
 mod watch;
 
 use crate::engine::{EngineHandle, EngineStopped};
+use crate::remote_workers::RemoteWorkers;
 use crate::replica::Reader;
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -10,6 +11,7 @@ use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use std::io::SeekFrom;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::sync::mpsc;
@@ -17,7 +19,7 @@ use warpyard_api::wire::LogStream;
 use warpyard_core::{AttemptId, TaskId, TaskState};
 use warpyard_worker::agent::Layout;
 
-pub(crate) use watch::LogWatches;
+pub(crate) use watch::{LogWatch, LogWatches};
 
 const CHUNK: usize = 64 << 10;
 
@@ -44,10 +46,11 @@ pub(crate) async fn send(
     engine: EngineHandle,
     layout: Layout,
     watches: Arc<LogWatches>,
+    remote: Arc<RemoteWorkers>,
     wanted: LogRequest,
     to: mpsc::Sender<Chunk>,
 ) {
-    if let Err(stopped) = send_all(engine, layout, &watches, wanted, &to).await {
+    if let Err(stopped) = send_all(engine, layout, &watches, &remote, wanted, &to).await {
         let _gone = to.send(Err(stopped)).await;
     }
 }
@@ -57,6 +60,7 @@ async fn send_all(
     engine: EngineHandle,
     layout: Layout,
     watches: &LogWatches,
+    remote: &RemoteWorkers,
     wanted: LogRequest,
     to: &mpsc::Sender<Chunk>,
 ) -> Result<(), EngineStopped> {
@@ -78,6 +82,9 @@ async fn send_all(
             let is_open = output.send_rest(to).await;
             let Some(watch) = watch.as_mut().filter(|_| is_open) else { return Ok(()) };
             if over || newest > number {
+                if !send_late(&engine, remote, attempt, watch, &mut output, to).await? {
+                    return Ok(());
+                }
                 break over && newest <= number;
             }
             let mut superseded = std::pin::pin!(engine.superseded(attempt));
@@ -98,6 +105,49 @@ async fn send_all(
         }
         number += 1;
     }
+}
+
+/// How long the output of an attempt that ended on another machine may still be on its way, without any of it arriving.
+const LATE: Duration = Duration::from_secs(10);
+
+/// Sends what arrives of an attempt's output after its end, where it ran on another machine; says whether anyone still listens.
+async fn send_late(
+    engine: &EngineHandle,
+    remote: &RemoteWorkers,
+    attempt: AttemptId,
+    watch: &mut LogWatch,
+    output: &mut LogReader,
+    to: &mpsc::Sender<Chunk>,
+) -> Result<bool, EngineStopped> {
+    if !engine.read(move |f| may_be_late(f, attempt)).await? {
+        return Ok(true);
+    }
+    loop {
+        let completed = remote.log_completed();
+        // Asked before reading: a complete log is all in the file.
+        let complete = remote.has_log_of(attempt);
+        if !output.send_rest(to).await {
+            return Ok(false);
+        }
+        let progressed = async {
+            tokio::select! {
+                () = watch.changed() => {}
+                () = completed => {}
+            }
+        };
+        if complete || tokio::time::timeout(LATE, progressed).await.is_err() {
+            return Ok(true);
+        }
+    }
+}
+
+/// Whether more of an ended attempt's output may arrive: it ran on a worker of another machine that is in contact.
+fn may_be_late(f: &Reader<'_>, attempt: AttemptId) -> bool {
+    let rows = f.history().attempts_of(attempt.task.job, Some(attempt.task)).unwrap_or_default();
+    let row = rows.into_iter().find(|row| row.attempt == attempt);
+    let worker = row.and_then(|row| f.cluster().worker_named(&row.worker));
+    let worker = worker.and_then(|id| f.cluster().worker(id));
+    worker.is_some_and(|worker| worker.online && worker.info.lease.is_some())
 }
 
 /// A part of what an attempt printed.

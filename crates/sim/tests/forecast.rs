@@ -27,7 +27,14 @@ fn setup(policy: &str, devices: &[(&str, u64)], lease: Option<Span>) -> Setup {
         state: DeviceState::Usable,
     };
     let devices = devices.iter().enumerate().map(device).collect();
-    let worker = WorkerInfo { name: "w".into(), devices, cpus: 8000, memory: 64 * GIB, lease, ..WorkerInfo::default() };
+    let worker = WorkerInfo {
+        name: "w".into(),
+        devices,
+        cpus: 8000,
+        memory: 64 * GIB,
+        lease,
+        ..WorkerInfo::default()
+    };
     let policy = policy.parse().unwrap();
     Setup { workers: vec![worker], policy, start_delay: Span::ZERO, forget: false, ..Setup::default() }
 }

@@ -19,7 +19,13 @@ fn ends(policy: &str, projects: &[&str]) -> Vec<f64> {
         overcommit: false,
         state: DeviceState::Usable,
     };
-    let worker = WorkerInfo { name: "w".into(), devices: vec![device], cpus: 8000, memory: 64, ..WorkerInfo::default() };
+    let worker = WorkerInfo {
+        name: "w".into(),
+        devices: vec![device],
+        cpus: 8000,
+        memory: 64,
+        ..WorkerInfo::default()
+    };
     let setup = Setup { workers: vec![worker], policy: policy.parse().unwrap(), ..Setup::default() };
     let mut sim = Sim::new(setup, POLICIES).unwrap();
     let jobs: Vec<JobId> = projects.iter().map(|project| submit(&mut sim, project)).collect();

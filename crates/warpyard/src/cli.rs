@@ -4,7 +4,7 @@ use crate::commands::{
     act, admin, allocate, attach, claim, compare, completions, doctor, down, estimate, gpus, history, info,
     install, learn, limits, login, logs, plan, policies, policy, priority, progress, ps, replay, reproduce,
     resume, retry, run, schema, show, sim, snapshot, submit, throughputs, tls, token, trace, up, wait, why,
-    workers,
+    worker, workers,
 };
 use crate::context::Context;
 use crate::exit::Exit;
@@ -108,6 +108,10 @@ pub(crate) enum Command {
     Workers(workers::Workers),
     /// Start no more tasks on a worker; running tasks finish
     Drain(workers::Drain),
+    /// Run a worker: offer this machine to a server on another
+    Worker(worker::Worker),
+    /// Forget a worker: its key is revoked, and it can join again only with a new one
+    Forget(workers::Forget),
     /// List policies
     Policies(policies::Policies),
     /// Show or change the policy in force
@@ -196,6 +200,8 @@ impl Command {
             Self::Gpus(command) => command.run(context),
             Self::Workers(command) => command.run(context),
             Self::Drain(command) => command.run(context),
+            Self::Worker(command) => command.run(context),
+            Self::Forget(command) => command.run(context),
             Self::Policies(command) => command.run(context),
             Self::Policy(command) => command.run(context),
             Self::History(command) => command.run(context),

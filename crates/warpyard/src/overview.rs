@@ -13,7 +13,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Interactive work", &["attach", "claim", "claims", "extend", "adopt"]),
     (
         "Server and GPUs",
-        &["up", "down", "info", "login", "token", "tls", "gpus", "workers", "drain", "limits"],
+        &[
+            "up", "down", "info", "login", "token", "tls", "gpus", "worker", "workers", "drain", "forget",
+            "limits",
+        ],
     ),
     ("Policies", &["policies", "policy", "sim", "compare", "replay", "trace", "reproduce"]),
     ("Planning and sharing", &["estimate", "plan", "learn", "allocate", "throughputs"]),

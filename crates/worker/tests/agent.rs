@@ -62,6 +62,7 @@ fn leased_agent(data: &Path, probe: Box<dyn Probe>, lease: Option<Span>) -> (Age
         rules: DeviceRules::default(),
         cpus: 1000,
         memory: 1 << 30,
+        labels: Default::default(),
         lease,
         shared_at: None,
         max_processes: None,

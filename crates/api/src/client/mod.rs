@@ -399,6 +399,45 @@ impl Client {
         self.get("/v1/workers/self", &())
     }
 
+    /// Sends JSON to an address of the worker protocol whose answer has no content, with PUT.
+    pub fn put(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
+        self.accept(self.send(self.agent.put(self.address(path, &())), body)).map(drop)
+    }
+
+    /// Sends JSON to an address of the worker protocol whose answer has no content, with POST.
+    pub fn post_only(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
+        self.accept(self.send(self.agent.post(self.address(path, &())), body)).map(drop)
+    }
+
+    /// Sends bytes to an address of the worker protocol.
+    pub fn post_bytes<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &impl Serialize,
+        bytes: &[u8],
+    ) -> Result<T, ClientError> {
+        let request = self.authorised(self.agent.post(self.address(path, query)));
+        self.read(request.content_type("application/octet-stream").send(bytes))
+    }
+
+    /// Waits up to `within` for an address of the worker protocol to have an answer; none where it has no content.
+    pub fn poll<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &impl Serialize,
+        within: Duration,
+    ) -> Result<Option<T>, ClientError> {
+        let request = self.agent.get(self.address(path, query));
+        let request = request.config().timeout_recv_response(Some(within + CONNECT_WITHIN)).build();
+        let mut response = self.accept(self.authorised(request).call())?;
+        let status = response.status().as_u16();
+        if status == 204 {
+            return Ok(None);
+        }
+        let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_json();
+        body.map(Some).map_err(|source| self.unreadable(status, source))
+    }
+
     /// Revokes the key of a worker.
     pub fn revoke_key(&self, worker: &str) -> Result<(), ClientError> {
         let address = self.address(&format!("/v1/workers/{}/key", escaped(worker)), &());

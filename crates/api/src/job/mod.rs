@@ -166,6 +166,12 @@ pub struct TaskDoc {
     #[schemars(default)]
     #[schemars(extend("default" = "schedule"))]
     pub wait_mode: WaitMode,
+    /// Workers it may run on: names, of which one is chosen, and labels such as "rack=a", which all must hold. Any worker if
+    /// none is given. Labels are looked up when the job is submitted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(default, with = "OneOrMany<String>")]
+    #[schemars(extend("examples" = ["gpu1", "rack=a"]))]
+    pub on: Vec<String>,
     /// CPUs it needs, such as 0.5. Also a limit on its CPU time, where cgroups can enforce it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("examples" = [0.5]))]

@@ -4,6 +4,7 @@ use super::Timestamp;
 use crate::quantity::MilliCpus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A GPU and the tasks on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -90,8 +91,12 @@ pub struct GpuTask {
 pub enum WorkerState {
     /// It accepts tasks.
     Up,
+    /// It was not heard of for a while; its lease has not expired.
+    Silent,
     /// It finishes its tasks and accepts no more.
     Draining,
+    /// It accepts no tasks because it could not start several in a row.
+    Quarantined,
     /// Its lease has expired.
     Lost,
 }
@@ -101,8 +106,24 @@ pub enum WorkerState {
 pub struct WorkerView {
     /// Name.
     pub id: String,
+    /// Name, as `id`.
+    #[serde(default)]
+    pub name: String,
     /// Whether it accepts tasks.
     pub state: WorkerState,
+    /// Whether it is the worker inside the server.
+    #[serde(default)]
+    pub local: bool,
+    /// Labels by which jobs select it.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// GPUs.
+    #[serde(default)]
+    pub devices: Vec<WorkerDevice>,
+    /// Time it was last heard of; absent for the worker inside the server, and where it was not heard of since the server
+    /// started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_heard: Option<Timestamp>,
     /// Why it is draining, where that is known, such as that it was quarantined because it cannot start anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain_reason: Option<String>,
@@ -124,8 +145,20 @@ pub struct WorkerView {
     pub gpus: u32,
     /// Number of running tasks.
     pub running: u64,
-    /// Version of warpyard.
+    /// Version of warpyard; empty where it is not known.
     pub version: String,
+}
+
+/// A GPU of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerDevice {
+    /// Index on its worker.
+    pub index: u32,
+    /// Type, such as `V100`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
 }
 
 /// The server.

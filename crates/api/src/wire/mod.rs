@@ -25,7 +25,7 @@ pub use job::{
 pub use limits::LimitView;
 pub use machine::{
     AvailabilityView, EnforcementView, ForeignProcess, GpuAvailability, GpuTask, GpuView, InfoView,
-    LimitEnforcement, LoginView, ProcessLimit, ProofView, WorkerState, WorkerView,
+    LimitEnforcement, LoginView, ProcessLimit, ProofView, WorkerDevice, WorkerState, WorkerView,
 };
 pub use notice::Notice;
 pub use policy::{ParamValue, ParamView, PolicyPreview, PolicySpec, PolicySpecError, PolicyView, QueueMove};
@@ -43,7 +43,8 @@ pub use snapshot::{SnapshotUpload, SnapshotView};
 pub use throughput::{Progress, ProgressReply, Throughput, Throughputs};
 pub use time::Timestamp;
 pub use token::{
-    JoinReply, JoinRequest, TlsView, TokenReply, TokenRequest, TokenRole, TokenView, WorkerIdentity,
+    JoinReply, JoinRequest, LogGeneration, TlsView, TokenReply, TokenRequest, TokenRole, TokenView,
+    WorkerIdentity, WorkerSettings,
 };
 pub use why::{
     EstimateBasis, EstimateRequest, EstimateSource, EstimateView, FreeDevice, Needs, StartRange, Suggestion,

@@ -142,6 +142,33 @@ pub struct WorkerIdentity {
     pub worker: String,
     /// Whether it may vouch for the users of its machine.
     pub vouch: bool,
+    /// How the server has it run tasks; absent where the server is of a version without workers on other machines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<WorkerSettings>,
+}
+
+/// Settings that a server gives the workers of other machines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerSettings {
+    /// How long a worker may be silent before it is given up.
+    pub lease: Micros,
+    /// Whether tasks run as their users.
+    pub shared: bool,
+    /// Most bytes of each output that are kept.
+    pub log_cap: u64,
+    /// Longest grace period of a task.
+    pub max_grace: Micros,
+    /// The event logs that numbered the server's jobs, the oldest first: paths of attempts contain their ids.
+    pub logs: Vec<LogGeneration>,
+}
+
+/// An event log of the server, and the first job it numbered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LogGeneration {
+    /// UUID of the log; absent for jobs from before logs had one.
+    pub log: Option<String>,
+    /// Number of the first job.
+    pub first_job: u64,
 }
 
 /// How others reach a server, and how they know it.

@@ -79,7 +79,14 @@ fn worker(name: u8) -> impl Strategy<Value = WorkerInfo> {
                 d.uuid = format!("GPU-{name}-{i}");
                 d.kind = if (usize::from(name) + i) % 3 == 0 { "K80".into() } else { "V100".into() };
             }
-            WorkerInfo { name: format!("w{name}"), devices, cpus: cpus * 1000, memory: 64, lease, ..WorkerInfo::default() }
+            WorkerInfo {
+                name: format!("w{name}"),
+                devices,
+                cpus: cpus * 1000,
+                memory: 64,
+                lease,
+                ..WorkerInfo::default()
+            }
         },
     )
 }

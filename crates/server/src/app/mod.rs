@@ -18,6 +18,7 @@ use crate::forecast_cache::ForecastCache;
 use crate::login_envs::LoginEnvironments;
 use crate::logs::LogWatches;
 use crate::model_admission::DEFAULT_SHARE;
+use crate::remote_workers::RemoteWorkers;
 use crate::repairs::Repairs;
 use crate::replays::Replays;
 use crate::simulation::Simulation;
@@ -65,6 +66,10 @@ pub(crate) struct App {
     pub(crate) estimate_command: Option<EstimateCommand>,
     pub(crate) policies: &'static [PolicyDef],
     pub(crate) watched: Option<Arc<Mutex<Watched>>>,
+    /// Workers on other machines.
+    pub(crate) remote: Arc<RemoteWorkers>,
+    /// The most bytes of each output that are kept.
+    pub(crate) log_cap: u64,
     /// The name of the worker inside the server, where there is one.
     pub(crate) local_worker: Option<String>,
     /// The process limit of tasks on this machine.
@@ -132,6 +137,8 @@ impl App {
             estimate_command: None,
             policies: POLICIES,
             watched: None,
+            remote: Arc::default(),
+            log_cap: LOG_CAP,
             local_worker: None,
             bounds: None,
             meters: Meters::default(),
@@ -153,6 +160,9 @@ impl App {
         self.notices.refresh();
     }
 }
+
+/// The most bytes of each output that are kept, unless another limit is configured.
+pub(crate) const LOG_CAP: u64 = 64 << 20;
 
 /// The name shown for a job that is hidden from the caller.
 pub(crate) const HIDDEN: &str = "private";

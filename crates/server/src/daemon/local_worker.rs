@@ -1,6 +1,6 @@
 //! The worker inside the server's process: its settings, its link to the engine, and its start.
 
-use super::{DaemonError, Options, host_name, idle_after, max_grace, socket_path};
+use super::{DaemonError, Options, host_name, idle_after, log_cap, max_grace, socket_path};
 use crate::engine::{CommandError, EngineHandle};
 use crate::repairs::Repairs;
 use std::sync::Arc;
@@ -52,6 +52,7 @@ pub(super) fn start(
     let places = ProbePaths { nvml_library: config.nvml_library.clone(), ..ProbePaths::default() };
     let usual = Thresholds::default();
     let repairs = repairs.clone();
+    let (all_cpus, all_memory) = host_capacity();
     let settings = Settings {
         name: host_name(),
         layout: layout.clone(),
@@ -67,11 +68,12 @@ pub(super) fn start(
             },
             idle_after: Some(idle_after(config)),
         },
-        cpus: options.cpus.or(config.cpus.map(|c| c.0)).unwrap_or_else(all_cpus),
-        memory: config.memory.map_or_else(all_memory, |m| m.0),
+        cpus: options.cpus.or(config.cpus.map(|c| c.0)).unwrap_or(all_cpus),
+        memory: config.memory.map_or(all_memory, |m| m.0),
         lease: None,
         shared_at: (options.shared || config.shared).then(|| socket_path(options)),
-        log_cap: config.log_cap.map_or(64 << 20, |c| c.0),
+        log_cap: log_cap(config),
+        labels: Default::default(),
         max_processes: config.max_processes,
         max_grace: max_grace(config),
         every: LOOK_AROUND_EVERY,
@@ -88,13 +90,11 @@ async fn join(engine: &EngineHandle, info: &WorkerInfo) -> Result<WorkerId, Comm
     Ok(worker.expect("a worker that joined is known"))
 }
 
-fn all_cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32) * 1000
-}
-
-fn all_memory() -> u64 {
+/// What the whole machine has: thousandths of a processor, and bytes of memory.
+pub(crate) fn host_capacity() -> (u32, u64) {
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get() as u32) * 1000;
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = text.lines().find_map(|l| l.strip_prefix("MemTotal:"));
     let kib = total.and_then(|t| t.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kib.unwrap_or(0) * 1024
+    (cpus, kib.unwrap_or(0) * 1024)
 }

@@ -80,9 +80,13 @@ pub(super) async fn make(
     // The job document requires a command.
     needs.insert("command".into(), serde_json::json!(["claim"]));
     let read = read_value(&needs.into(), ReadOptions { default_name: None, accept_user: false })?;
-    let spec = app
-        .engine
-        .read(move |f| convert::job_spec(&Workers::of(f.cluster()), &read.doc, &Defaults::default()));
+    let spec = app.engine.read(move |f| {
+        convert::job_spec(
+            &Workers::of(f.cluster()),
+            &read.doc,
+            &Defaults { claims: true, ..Defaults::default() },
+        )
+    });
     let spec = claiming(spec.await??, claim);
     let answer = app.engine.command(Command::Submit { user, env: None, spec: spec.into() }).await?;
     let job = answer.job.ok_or_else(|| Refusal::internal("a claim made no job"))?;
@@ -226,9 +230,13 @@ pub(super) async fn adopt(
     let devices = app.engine.read(find).await?;
     let document = serde_json::json!({"name": "adopted", "gpus": devices.len().max(1), "command": ["claim"]});
     let read = read_value(&document, ReadOptions { default_name: None, accept_user: false })?;
-    let spec = app
-        .engine
-        .read(move |f| convert::job_spec(&Workers::of(f.cluster()), &read.doc, &Defaults::default()));
+    let spec = app.engine.read(move |f| {
+        convert::job_spec(
+            &Workers::of(f.cluster()),
+            &read.doc,
+            &Defaults { claims: true, ..Defaults::default() },
+        )
+    });
     let claim = Claim { process: Some(process), lease: LEASE, lasts: None };
     let spec = claiming(spec.await??, claim);
     let answer = app.engine.command(Command::Adopt { user, spec, devices }).await?;

@@ -431,7 +431,8 @@ pub(super) async fn logs(
         }
     }
     let (to, from) = mpsc::channel::<Chunk>(16);
-    tokio::spawn(logs::send(app.engine.clone(), app.layout.clone(), app.log_watches.clone(), wanted, to));
+    let (watches, remote) = (app.log_watches.clone(), app.remote.clone());
+    tokio::spawn(logs::send(app.engine.clone(), app.layout.clone(), watches, remote, wanted, to));
     let headers = [(CONTENT_TYPE, "text/plain; charset=utf-8"), (ACCEPT_RANGES, "bytes")];
     Ok((headers, stream_body(from)).into_response())
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use warpyard_api::problem::{Problem, code};
 use warpyard_api::wire::{
     HistoryFilter, HistoryRow, InfoView, Page, PolicySpec, PolicyView, ProcessLimit, RebuildResult,
-    ShutdownRequest, WorkerView,
+    ShutdownRequest, WorkerState, WorkerView,
 };
 use warpyard_core::{Command, JobId, Time};
 
@@ -55,7 +55,13 @@ pub(super) async fn workers(State(app): AppState) -> Result<Json<Vec<WorkerView>
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
         views::workers(f.cluster(), watched.as_deref())
     };
-    Ok(Json(app.engine.read(look).await?))
+    let mut workers = app.engine.read(look).await?;
+    app.remote.annotate(&mut workers, app.engine.clock().now());
+    // A worker that was forgotten is listed until its lease has expired.
+    workers.retain(|worker| {
+        worker.local || worker.state != WorkerState::Lost || app.tokens.has_joined(&worker.id)
+    });
+    Ok(Json(workers))
 }
 
 pub(super) async fn drain(

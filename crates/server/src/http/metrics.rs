@@ -30,9 +30,13 @@ pub(super) async fn metrics(State(app): AppState) -> Result<Response, Refusal> {
         text.sample("warpyard_tasks", &[("state", state.word())], *tasks.of(state));
     }
     text.family("warpyard_workers", "gauge", "Workers by state.");
-    for (state, word) in
-        [(WorkerState::Up, "up"), (WorkerState::Draining, "draining"), (WorkerState::Lost, "lost")]
-    {
+    for (state, word) in [
+        (WorkerState::Up, "up"),
+        (WorkerState::Silent, "silent"),
+        (WorkerState::Draining, "draining"),
+        (WorkerState::Quarantined, "quarantined"),
+        (WorkerState::Lost, "lost"),
+    ] {
         text.sample(
             "warpyard_workers",
             &[("state", word)],

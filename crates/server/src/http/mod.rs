@@ -16,6 +16,7 @@ mod openapi;
 mod policy;
 mod preview;
 pub(crate) mod refusal;
+mod remote_worker;
 mod replays;
 mod simulation;
 mod snapshots;
@@ -36,6 +37,7 @@ pub(crate) use crate::app::{App, AppState, CallerExtension, HIDDEN, SOMEONE};
 
 use crate::caller::Caller;
 use crate::quota::QuotaPermit;
+use crate::worker_protocol;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{self, Next};
@@ -50,7 +52,15 @@ use warpyard_worker::login_env::LoginEnvironment;
 const BODY_LIMIT: usize = 16 << 20;
 
 /// Paths that accept large bodies, and parse them on blocking threads.
-const LARGE: [&str; 4] = ["/v1/jobs", "/v1/jobs/document", "/v1/snapshots", "/v1/throughputs"];
+const LARGE: [&str; 7] = [
+    "/v1/jobs",
+    "/v1/jobs/document",
+    "/v1/snapshots",
+    "/v1/throughputs",
+    worker_protocol::SELF,
+    worker_protocol::REPORTS,
+    worker_protocol::LOGS,
+];
 
 /// The prefix of the pages' assets, which need no login.
 pub(crate) const ASSETS: &str = "/assets/";

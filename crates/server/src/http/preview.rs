@@ -75,7 +75,7 @@ pub(super) async fn submit(
         submit.env = variables;
         submit.workdir = submit.workdir.or_else(|| Some(home_of(person)));
     }
-    let (snapshot, from) = (submit.snapshot.take(), submit.workdir.clone());
+    let (snapshot, from) = (submit.snapshot.clone(), submit.workdir.clone());
     let wanted = submit.doc.get("snapshot").and_then(serde_json::Value::as_bool).unwrap_or(false);
     let env = (!submit.env.is_empty()).then(|| Arc::new(submit.env.clone()));
     let (mut spec, warnings) = read(&app, &who, submit, size).await?;
@@ -194,7 +194,7 @@ async fn read(
     submit: SubmitRequest,
     size: usize,
 ) -> Result<(JobSpec, Vec<Problem>), Refusal> {
-    let SubmitRequest { doc, workdir, terminal, user, .. } = submit;
+    let SubmitRequest { doc, workdir, terminal, user, snapshot, .. } = submit;
     let user = user.unwrap_or_default();
     let terminal = terminal.map(|terminal| (terminal.rows, terminal.columns));
     let defaults = Defaults { workdir, size: terminal, ..app.defaults.clone() };
@@ -203,7 +203,8 @@ async fn read(
     let CheckedJob { mut doc, mut warnings } =
         if small { check()? } else { app.blocking(who, check).await?? };
     let by_command = run_estimate_command(app, &mut doc, &mut warnings).await;
-    let workers = match Workers::are_named_in(&doc) {
+    doc.snapshot |= snapshot.is_some();
+    let workers = match Workers::are_needed_for(&doc) {
         true => app.engine.read(|f| Workers::of(f.cluster())).await?,
         false => Workers::default(),
     };

@@ -2,10 +2,11 @@
 
 use super::endpoint::{AnyObject, Endpoint, delete, get, post, put};
 use super::{
-    actions, claims, gpus, jobs, limits, login_link, machine, openapi, policy, preview, replays, simulation,
-    snapshots, terminal, throughput, tokens,
+    actions, claims, gpus, jobs, limits, login_link, machine, openapi, policy, preview, remote_worker,
+    replays, simulation, snapshots, terminal, throughput, tokens,
 };
 use crate::caller::Access;
+use crate::worker_protocol;
 use axum::Json;
 use warpyard_api::wire::{
     ActionResult, AdoptRequest, AvailabilityView, CancelOptions, ClaimRequest, ClaimView, DocumentText,
@@ -246,9 +247,34 @@ fn identity_endpoints() -> Vec<Endpoint> {
         .requires(Access::Open)
         .accepts::<JoinRequest>()
         .returns::<JoinReply>(),
-        get("/v1/workers/self", "Show the worker that the caller's key belongs to.", tokens::own_worker)
+        get(worker_protocol::SELF, "Show the worker that the caller's key belongs to, and how it is to run tasks.", remote_worker::identity)
             .requires(Access::Worker)
             .returns::<WorkerIdentity>(),
+        put(
+            worker_protocol::SELF,
+            "Register a worker with its description; it is given tasks from then on. For workers of the server's own version.",
+            remote_worker::register,
+        )
+        .requires(Access::Worker)
+        .accepts::<AnyObject>()
+        .returns_nothing(204, "The worker is registered."),
+        post(worker_protocol::REPORTS, "Report the attempts and devices of a worker.", remote_worker::report)
+            .requires(Access::Worker)
+            .accepts::<AnyObject>()
+            .returns_nothing(202, "The report will be acknowledged by assignments."),
+        get(worker_protocol::ASSIGNMENTS, "Wait for a worker's assignments.", remote_worker::assignments)
+            .requires(Access::Worker)
+            .query::<remote_worker::AssignmentsQuery>()
+            .returns::<AnyObject>()
+            .returns_nothing(204, "There were no new ones for a while."),
+        post(
+            worker_protocol::LOGS,
+            "Append to the output of an attempt on a worker, by offset; answers how much of it there is.",
+            remote_worker::append_log,
+        )
+        .requires(Access::Worker)
+        .query::<remote_worker::LogQuery>()
+        .returns::<AnyObject>(),
         delete("/v1/workers/{id}/key", "Revoke the key of a worker, at once; it can join again with another.", tokens::revoke_key)
             .requires(Access::Admin("revoke the keys of workers"))
             .returns_nothing(204, "The key counts for nothing any more."),

@@ -14,7 +14,6 @@ use warpyard_api::quantity::Micros;
 use warpyard_api::token::{JoinToken, PersonalToken};
 use warpyard_api::wire::{
     JoinReply, JoinRequest, Timestamp, TlsView, TokenReply, TokenRequest, TokenRole, TokenView,
-    WorkerIdentity,
 };
 use warpyard_worker::accounts::Account;
 
@@ -221,16 +220,6 @@ pub(super) async fn tls(State(app): AppState) -> Json<TlsView> {
     Json(TlsView { server: app.reached.url.clone(), fingerprint, certificate })
 }
 
-/// The worker that the caller's key belongs to.
-pub(super) async fn own_worker(
-    State(app): AppState,
-    Extension(who): CallerExtension,
-) -> Result<Json<WorkerIdentity>, Refusal> {
-    let Caller::Worker(worker) = who else { return Err(Refusal::internal("only workers are let in")) };
-    let vouch = app.may_vouch(&worker);
-    Ok(Json(WorkerIdentity { worker, vouch }))
-}
-
 /// Revokes the key of a worker, and what was granted on its word.
 pub(super) async fn revoke_key(
     State(app): AppState,
@@ -239,6 +228,8 @@ pub(super) async fn revoke_key(
     let worker = name.clone();
     if changed(&app, move |tokens| tokens.revoke_worker(&name)).await? {
         tracing::info!("the key of worker {worker} was revoked");
+        // Its attempts may still run there: only the end of its lease says that they do not.
+        app.remote.disconnect(&worker);
         return Ok(StatusCode::NO_CONTENT);
     }
     let said = format!("no worker '{worker}' has joined with a token");

@@ -24,7 +24,7 @@ pub(crate) struct LogWatches(OnceLock<Option<Arc<Instance>>>);
 
 impl LogWatches {
     /// Watches a directory from now on, whether it is there or not. What happens after this is not missed.
-    pub(super) fn watch(&self, dir: &Path) -> LogWatch {
+    pub(crate) fn watch(&self, dir: &Path) -> LogWatch {
         let instance = self.0.get_or_init(|| match Instance::start() {
             Ok(instance) => Some(instance),
             Err(e) => {
@@ -134,7 +134,7 @@ impl Instance {
 }
 
 /// A reader's watch on the directory of a log.
-pub(super) struct LogWatch {
+pub(crate) struct LogWatch {
     dir: PathBuf,
     /// None where the kernel refused a watch: the log is polled.
     instance: Option<Arc<Instance>>,
@@ -146,7 +146,7 @@ pub(super) struct LogWatch {
 
 impl LogWatch {
     /// Waits until something was written, or may have been. The reader looks at the file again.
-    pub(super) async fn changed(&mut self) {
+    pub(crate) async fn changed(&mut self) {
         match &self.instance {
             Some(instance) if !instance.failed.load(Ordering::Acquire) => {
                 // Which event it was does not matter: the file is read to its end.

@@ -132,7 +132,9 @@ fn coverage(reached: BoundCoverage, target: f64) -> String {
 fn worker_row(view: WorkerView) -> WorkerRow {
     let (word, class) = match view.state {
         WorkerState::Up => ("up", "free"),
+        WorkerState::Silent => ("silent", "foreign"),
         WorkerState::Draining => ("draining", "foreign"),
+        WorkerState::Quarantined => ("quarantined", "foreign"),
         WorkerState::Lost => ("lost", "gone"),
     };
     WorkerRow {
@@ -146,7 +148,7 @@ fn worker_row(view: WorkerView) -> WorkerRow {
         gpus: view.gpus,
         running: view.running,
         version: escape(&view.version),
-        drained: view.state == WorkerState::Draining,
+        drained: matches!(view.state, WorkerState::Draining | WorkerState::Quarantined),
         drain_reason: view.drain_reason.as_deref().map(escape),
     }
 }

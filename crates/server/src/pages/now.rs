@@ -290,7 +290,9 @@ fn worker_tiles(
     let machine = |(view, (_, worker)): (WorkerView, (_, &warpyard_core::cluster::Worker))| {
         let (word, class) = match view.state {
             WorkerState::Up => ("up", "free"),
+            WorkerState::Silent => ("silent", "foreign"),
             WorkerState::Draining => ("draining", "foreign"),
+            WorkerState::Quarantined => ("quarantined", "foreign"),
             WorkerState::Lost => ("lost", "gone"),
         };
         let bare = worker.tasks().iter().filter_map(|&id| {

@@ -5,9 +5,13 @@ use crate::idle_gpus;
 use crate::summary::{task_name, time};
 use std::collections::BTreeSet;
 use warpyard_api::quantity::MilliCpus;
-use warpyard_api::wire::{ForeignProcess, GpuTask, GpuView, ParamView, PolicyView, WorkerState, WorkerView};
+use warpyard_api::wire::{
+    ForeignProcess, GpuTask, GpuView, ParamView, PolicyView, WorkerDevice, WorkerState, WorkerView,
+};
+use warpyard_core::event::WorkerInfo;
 use warpyard_core::policy::{ParamType, PolicyDef};
-use warpyard_core::pool::{Charge, DeviceState, WorkerUse};
+use warpyard_core::pool::{Charge, DeviceInfo, DeviceState, WorkerUse};
+use warpyard_core::protocol::is_quarantine;
 use warpyard_core::{Cluster, PolicyChoice, TaskId, WorkerId};
 use warpyard_worker::agent::{HostReading, Watched};
 use warpyard_worker::probe::{ForeignUse, GpuProcess};
@@ -119,11 +123,19 @@ pub(crate) fn workers(cluster: &Cluster, watched: Option<&Watched>) -> Vec<Worke
         let host = if worker.info.lease.is_none() { host } else { HostReading::default() };
         Some(WorkerView {
             id: worker.info.name.clone(),
+            name: worker.info.name.clone(),
             state: match (worker.online, worker.drained) {
                 (false, _) => WorkerState::Lost,
+                (true, true) if worker.drain_reason.as_deref().is_some_and(is_quarantine) => {
+                    WorkerState::Quarantined
+                }
                 (true, true) => WorkerState::Draining,
                 (true, false) => WorkerState::Up,
             },
+            local: worker.info.lease.is_none(),
+            labels: worker.info.labels.clone(),
+            devices: devices(&worker.info),
+            last_heard: None,
             drain_reason: worker.drain_reason.clone(),
             cpus: MilliCpus(worker.info.cpus),
             used_cpus: MilliCpus(worker.info.cpus.saturating_sub(used.cpus_free())),
@@ -137,6 +149,15 @@ pub(crate) fn workers(cluster: &Cluster, watched: Option<&Watched>) -> Vec<Worke
         })
     };
     cluster.pool().workers().filter_map(view).collect()
+}
+
+fn devices(info: &WorkerInfo) -> Vec<WorkerDevice> {
+    let device = |(index, info): (usize, &DeviceInfo)| WorkerDevice {
+        index: index as u32,
+        kind: info.kind.clone(),
+        memory_bytes: info.memory,
+    };
+    info.devices.iter().enumerate().map(device).collect()
 }
 
 /// Every policy, the one in force marked and with its parameters as they are.

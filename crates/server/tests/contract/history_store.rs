@@ -24,8 +24,13 @@ fn story() -> (Cluster, Vec<Event>) {
         overcommit: false,
         state: DeviceState::Usable,
     };
-    let info =
-        WorkerInfo { name: "w".into(), devices: vec![device], cpus: 8_000, memory: 1 << 40, ..WorkerInfo::default() };
+    let info = WorkerInfo {
+        name: "w".into(),
+        devices: vec![device],
+        cpus: 8_000,
+        memory: 1 << 40,
+        ..WorkerInfo::default()
+    };
     let mut kinds = vec![EventKind::WorkerJoined { worker: WorkerId(0), info }];
     for n in 1..=JOBS {
         let needs = Needs { gpus: 1, ..Needs::default() };

@@ -213,7 +213,13 @@ fn gpu(overcommit: bool) -> WorkerInfo {
         overcommit,
         state: DeviceState::Usable,
     };
-    WorkerInfo { name: "edge".into(), devices: vec![device], cpus: 64_000, memory: 1 << 40, ..WorkerInfo::default() }
+    WorkerInfo {
+        name: "edge".into(),
+        devices: vec![device],
+        cpus: 64_000,
+        memory: 1 << 40,
+        ..WorkerInfo::default()
+    }
 }
 
 fn arrival(job: &Inference, fitted: MachineModel, at: f64, lift: i64) -> Arrival {

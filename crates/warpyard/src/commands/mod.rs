@@ -42,4 +42,5 @@ pub(crate) mod trace;
 pub(crate) mod up;
 pub(crate) mod wait;
 pub(crate) mod why;
+pub(crate) mod worker;
 pub(crate) mod workers;

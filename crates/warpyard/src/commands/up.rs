@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use warpyard_api::client::{Client, data_dir, find_server};
-use warpyard_api::quantity::{ByteSize, MilliCpus};
+use warpyard_api::quantity::{ByteSize, Micros, MilliCpus};
 use warpyard_api::wire::PolicySpec;
 use warpyard_server::config::{Config, LogFormat, LogLevel, TlsMode};
 use warpyard_server::daemon::{Options, ReadyReport, run};
@@ -68,6 +68,9 @@ pub(crate) struct Up {
     /// Start the server without a worker on this machine
     #[arg(long)]
     no_worker: bool,
+    /// How long workers of other machines may be silent before their tasks run elsewhere [default: 5m]
+    #[arg(long, value_name = "TIME", env = "WARPYARD_LEASE", hide_env_values = true)]
+    lease: Option<Micros>,
 }
 
 impl Up {
@@ -114,6 +117,7 @@ impl Up {
             gpu_budget: self.gpu_budget.map(|budget| budget.0),
             tasks_per_gpu: self.tasks_per_gpu,
             no_worker: self.no_worker,
+            lease: self.lease,
             spawner: (itself, vec!["spawner".to_owned()]),
         })
     }

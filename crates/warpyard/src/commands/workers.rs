@@ -35,6 +35,25 @@ impl Drain {
     }
 }
 
+/// Arguments of `forget`.
+#[derive(Debug, Args)]
+pub(crate) struct Forget {
+    /// The worker
+    worker: String,
+}
+
+impl Forget {
+    pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        context.client()?.revoke_key(&self.worker)?;
+        context.answer(&serde_json::json!({ "forgotten": self.worker }), |_, _| {
+            format!(
+                "{} is forgotten: its key counts for nothing, and what still runs there is lost when its lease expires\n",
+                escape_controls(&self.worker)
+            )
+        })
+    }
+}
+
 /// The worker that was named, or the only one there is.
 pub(super) fn named(client: &Client, name: Option<String>) -> anyhow::Result<String> {
     match name {

@@ -14,6 +14,7 @@ pub(crate) fn table(workers: &[WorkerView], screen: &Screen) -> String {
         ("GPUS", Align::Right),
         ("CPUS", Align::Right),
         ("MEMORY", Align::Right),
+        ("LABELS", Align::Left),
         ("VERSION", Align::Left),
     ]);
     for worker in workers {
@@ -25,6 +26,7 @@ pub(crate) fn table(workers: &[WorkerView], screen: &Screen) -> String {
             worker.gpus.to_string().into(),
             format!("{} / {}", worker.used_cpus, worker.cpus).into(),
             format!("{} / {}", memory(worker.used_memory_bytes), memory(worker.memory_bytes)).into(),
+            labels(worker).into(),
             (&worker.version).into(),
         ]);
     }
@@ -38,11 +40,18 @@ pub(crate) fn table(workers: &[WorkerView], screen: &Screen) -> String {
     text
 }
 
+fn labels(worker: &WorkerView) -> String {
+    let labels: Vec<_> = worker.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    labels.join(",")
+}
+
 /// The word for a worker's state.
 pub(crate) fn word(state: WorkerState) -> &'static str {
     match state {
         WorkerState::Up => "up",
+        WorkerState::Silent => "silent",
         WorkerState::Draining => "draining",
+        WorkerState::Quarantined => "quarantined",
         WorkerState::Lost => "lost",
     }
 }
@@ -50,7 +59,7 @@ pub(crate) fn word(state: WorkerState) -> &'static str {
 fn state(state: WorkerState) -> Cell {
     let paint = match state {
         WorkerState::Up => Paint::Green,
-        WorkerState::Draining => Paint::Yellow,
+        WorkerState::Silent | WorkerState::Draining | WorkerState::Quarantined => Paint::Yellow,
         WorkerState::Lost => Paint::Red,
     };
     Cell::new(word(state), paint)
@@ -64,7 +73,7 @@ mod tests {
     #[test]
     fn workers_say_what_they_have_and_what_is_taken() {
         let workers: Vec<WorkerView> = serde_json::from_value(json!([
-            {"id": "gpu1", "state": "up", "cpus": 64, "used_cpus": 8.5, "memory_bytes": 256u64 << 30,
+            {"id": "gpu1", "state": "up", "labels": {"rack": "a", "room": "2"}, "cpus": 64, "used_cpus": 8.5, "memory_bytes": 256u64 << 30,
              "used_memory_bytes": 12u64 << 30, "gpus": 4, "running": 3, "version": "0.1.0"},
             {"id": "gpu2", "state": "draining", "drain_reason": "quarantined: 3 launches in a row failed", "cpus": 8,
              "used_cpus": 0, "memory_bytes": 16u64 << 30, "used_memory_bytes": 0, "gpus": 1, "running": 0,
@@ -74,10 +83,10 @@ mod tests {
         ]))
         .unwrap();
         insta::assert_snapshot!(table(&workers, &Screen::for_tests(None)), @"
-        WORKER  ST        TASKS  GPUS      CPUS            MEMORY  VERSION
-        gpu1    up            3     4  8.5 / 64  12 GiB / 256 GiB  0.1.0
-        gpu2    draining      0     1     0 / 8      0 B / 16 GiB  0.1.0
-        gpu3    lost          0     1     0 / 8      0 B / 16 GiB  0.1.0
+        WORKER  ST        TASKS  GPUS      CPUS            MEMORY  LABELS         VERSION
+        gpu1    up            3     4  8.5 / 64  12 GiB / 256 GiB  rack=a,room=2  0.1.0
+        gpu2    draining      0     1     0 / 8      0 B / 16 GiB                 0.1.0
+        gpu3    lost          0     1     0 / 8      0 B / 16 GiB                 0.1.0
         gpu2: quarantined: 3 launches in a row failed
           once that is fixed: warpyard resume gpu2
         ");

@@ -100,6 +100,9 @@ pub(crate) struct TaskOptions {
     /// Wait for the preferred devices (queue), or take others when they are busy (schedule)
     #[arg(long, value_name = "MODE", value_parser = ["schedule", "queue"])]
     wait_mode: Option<String>,
+    /// Workers it may run on, comma separated: names, of which one is chosen, or labels such as rack=a, which all must hold
+    #[arg(long, value_name = "WORKER|LABEL", value_delimiter = ',')]
+    on: Vec<String>,
     /// CPUs, such as 0.5
     #[arg(long, value_name = "N")]
     cpus: Option<String>,
@@ -190,6 +193,7 @@ impl TaskOptions {
         give("gpu_type", some_of(&self.gpu_type, |kind| json!(kind)));
         give("gpu_scope", some_of(&self.gpu_scope, device));
         give("gpu_preferred", some_of(&self.prefer, device));
+        give("on", some_of(&self.on, |worker| json!(worker)));
         fields
     }
 }

@@ -44,13 +44,15 @@ const ASKED: [&[&str]; 33] = [
 ];
 
 /// Commands that say nothing of a server's jobs, or cannot be asked of this one.
-const OTHERS: [&str; 25] = [
+const OTHERS: [&str; 27] = [
     "up",
     "run",
     "progress",
     "claim",
     "adopt",
     "drain",
+    "worker",
+    "forget",
     "login",
     "token",
     "tls",

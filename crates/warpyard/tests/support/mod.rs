@@ -29,6 +29,8 @@ pub(crate) struct Server {
     pub(crate) dir: tempfile::TempDir,
     data: PathBuf,
     args: Vec<String>,
+    /// Where it listens: on any free port, unless it was told to stay on the one it had.
+    listen: String,
     env: Vec<(&'static str, &'static str)>,
     /// What a shell does before it becomes the server.
     before: Option<&'static str>,
@@ -122,7 +124,8 @@ impl Server {
     /// A server whose data is somewhere particular.
     pub(crate) fn at(dir: tempfile::TempDir, data: PathBuf, args: &[&str]) -> Self {
         let args = args.iter().map(ToString::to_string).collect();
-        Self { dir, data, args, env: Vec::new(), before: None, process: None, said: None }
+        let listen = "127.0.0.1:0".to_owned();
+        Self { dir, data, args, listen, env: Vec::new(), before: None, process: None, said: None }
     }
 
     /// The same with a variable set when it is started.
@@ -148,7 +151,7 @@ impl Server {
                 shell
             }
         };
-        command.args(["up", "--listen", "127.0.0.1:0"]);
+        command.args(["up", "--listen", &self.listen]);
         command.args(&self.args).envs(self.env.iter().copied()).current_dir(self.dir.path());
         command
     }
@@ -177,6 +180,13 @@ impl Server {
             panic!("the server did not start ({status}): {banner}{err}");
         }
         banner
+    }
+
+    /// Has it listen at its present address when it is started again, for others who know only that.
+    pub(crate) fn stay(&mut self) {
+        let address = fs::read_to_string(self.data.join("address")).expect("it leaves word");
+        let (_, host) = address.trim().split_once("://").expect("an address");
+        self.listen = host.to_owned();
     }
 
     /// Waits for its end; gives how it ended and what it said on standard error.
@@ -298,45 +308,54 @@ impl Server {
 
     /// The supervisors that have an attempt.
     pub(crate) fn supervisors(&self) -> Vec<u32> {
-        let entries = fs::read_dir(self.data.join("attempts")).into_iter().flatten().flatten();
-        let open = entries.map(|e| e.path()).filter(|dir| !dir.join("exit").exists());
-        open.filter_map(|dir| supervisor_in(&dir)).collect()
+        supervisors_in(&self.data)
     }
+}
 
-    /// Every process with a task's environment from here.
-    fn tasks(&self) -> Vec<u32> {
-        let data = self.data.canonicalize().unwrap_or_else(|_| self.data.clone());
-        let mark = format!("WARPYARD_ATTEMPT_DIR={}/", data.display());
-        all_pids().into_iter().filter(|pid| has_variable(*pid, mark.as_bytes())).collect()
+/// The supervisors that have an attempt in a data directory.
+fn supervisors_in(data: &Path) -> Vec<u32> {
+    let entries = fs::read_dir(data.join("attempts")).into_iter().flatten().flatten();
+    let open = entries.map(|e| e.path()).filter(|dir| !dir.join("exit").exists());
+    open.filter_map(|dir| supervisor_in(&dir)).collect()
+}
+
+/// Every process with the environment of a task of this data directory.
+fn tasks_in(data: &Path) -> Vec<u32> {
+    let data = data.canonicalize().unwrap_or_else(|_| data.to_owned());
+    let mark = format!("WARPYARD_ATTEMPT_DIR={}/", data.display());
+    all_pids().into_iter().filter(|pid| has_variable(*pid, mark.as_bytes())).collect()
+}
+
+/// Ends a server or worker and everything that runs under it.
+pub(crate) fn end_all(process: Option<Child>, data: &Path) {
+    if let Some(mut process) = process {
+        let server = process.id();
+        let spawners: Vec<u32> = all_pids().into_iter().filter(|pid| parent(*pid) == Some(server)).collect();
+        let _gone = process.kill();
+        let _status = process.wait();
+        spawners.into_iter().for_each(|pid| signal(pid, Signal::SIGKILL));
+    }
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let left: BTreeSet<u32> =
+            supervisors_in(data).into_iter().chain(tasks_in(data)).filter(|&p| is_alive(p)).collect();
+        if left.is_empty() || Instant::now() > until {
+            break;
+        }
+        for pid in left {
+            signal(pid, Signal::SIGKILL);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    // Records may be in memory, where nothing of the test's directory is.
+    if let Ok(elsewhere) = fs::read_link(data.join("attempts")) {
+        let _given_back_already = fs::remove_dir_all(elsewhere);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let server = process.id();
-            let spawners: Vec<u32> =
-                all_pids().into_iter().filter(|pid| parent(*pid) == Some(server)).collect();
-            let _gone = process.kill();
-            let _status = process.wait();
-            spawners.into_iter().for_each(|pid| signal(pid, Signal::SIGKILL));
-        }
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let left: BTreeSet<u32> =
-                self.supervisors().into_iter().chain(self.tasks()).filter(|&p| is_alive(p)).collect();
-            if left.is_empty() || Instant::now() > until {
-                break;
-            }
-            for pid in left {
-                signal(pid, Signal::SIGKILL);
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        // Records may be in memory, where nothing of the test's directory is.
-        if let Ok(elsewhere) = fs::read_link(self.data.join("attempts")) {
-            let _given_back_already = fs::remove_dir_all(elsewhere);
-        }
+        end_all(self.process.take(), &self.data);
     }
 }
 

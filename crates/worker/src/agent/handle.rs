@@ -7,6 +7,7 @@ use crate::supervise::{Bounds, LaunchError, NotifyListener, RecordError};
 use crate::tree_removal::remove_flat;
 use crossbeam_channel::{Sender, unbounded};
 use nix::unistd::mkdtemp;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -44,6 +45,8 @@ pub struct Settings {
     pub cpus: u32,
     /// Main memory offered, in bytes.
     pub memory: u64,
+    /// Labels by which jobs select the worker.
+    pub labels: BTreeMap<String, String>,
     /// Lease: time without a report after which the server gives the worker up.
     pub lease: Option<Span>,
     /// Size limit of each output.

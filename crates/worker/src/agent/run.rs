@@ -69,6 +69,7 @@ impl<L: Link + 'static> Agent<L> {
             rules,
             cpus,
             memory,
+            labels,
             lease,
             log_cap,
             shared_at,
@@ -86,7 +87,7 @@ impl<L: Link + 'static> Agent<L> {
         let machine_restarted = records::machine_restarted(&data).map_err(unusable(&data))?;
         let session = records::next_session(&data);
         let devices = Watch::new(probe, rules)?;
-        let info = WorkerInfo { name, devices: devices.infos(), cpus, memory, lease };
+        let info = WorkerInfo { name, devices: devices.infos(), cpus, memory, lease, labels };
         let (nudges, receiver) = unbounded();
         let inbox = nudges.clone();
         // It only fails when the agent has left, and then nothing should be here any more.

@@ -16,7 +16,7 @@ use values::{ARRAY, CPUS, DURATION, SIZE, task_name_fault};
 
 const JOB_FIELDS: [&str; 9] =
     ["name", "priority", "user", "project", "weight", "deadline", "snapshot", "after", "tasks"];
-const TASK_FIELDS: [&str; 35] = [
+const TASK_FIELDS: [&str; 36] = [
     "name",
     "command",
     "env",
@@ -34,6 +34,7 @@ const TASK_FIELDS: [&str; 35] = [
     "gpu_scope",
     "gpu_preferred",
     "wait_mode",
+    "on",
     "cpus",
     "memory",
     "timeout",
@@ -358,6 +359,7 @@ impl<'a> Reader<'a> {
                 let words = [("schedule", WaitMode::Schedule), ("queue", WaitMode::Queue)];
                 set(&mut task.wait_mode, self.word(at, node, &words));
             }
+            "on" => task.on = self.one_or_many(at, node, Self::name),
             "cpus" => task.cpus = self.quantity(at, node, CPUS),
             "memory" => task.memory = self.more_than_zero(at, node, SIZE, |size: &ByteSize| size.0),
             "timeout" => task.timeout = self.more_than_zero(at, node, DURATION, |length: &Micros| length.0),
