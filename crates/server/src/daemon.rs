@@ -64,6 +64,9 @@ const IDLE_AFTER: Duration = Duration::from_secs(30 * 60);
 /// The longest grace period a task may ask for, unless another is configured.
 const MAX_GRACE: Span = Span(10 * 60 * 1_000_000);
 
+/// The shortest lease of workers on other machines.
+const SHORTEST_LEASE: Span = Span(1_000_000);
+
 /// How `up` was called; what is absent comes from the configuration, or a default.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -135,6 +138,11 @@ pub enum DaemonError {
         "the configuration names {0} under [tls] and not the other: a certificate of your own has both cert and key"
     )]
     HalfTls(&'static str),
+    /// The lease of workers.
+    #[error(
+        "a lease of {0} is too short: a worker that is delayed for a moment would be given up; 1s is the least"
+    )]
+    Lease(Micros),
     /// The address.
     #[error("cannot listen on {address}")]
     Listen {
@@ -205,6 +213,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
     }
     let token = data.token()?;
     let policy = chosen_policy(&options)?;
+    let lease = lease(&options)?;
     let Recovered { engine, log, replicator, layout, repairs, clock, replayed } =
         Recovered::from(&data, &options)?;
     let tokens = Tokens::open(data.path(), clock.clone())?;
@@ -228,6 +237,7 @@ pub fn run(mut options: Options, ready: impl FnOnce(&ReadyReport)) -> Result<(),
     let login = auth.link(Caller::Owner).map_err(DaemonError::Runtime)?;
     let base = AppParts { engine: engine.clone(), auth, tokens, notices, layout, url: sockets.url(), stop };
     let mut app = app(base, &options, sharing, agent.as_ref(), &repairs);
+    app.remote = Arc::new(RemoteWorkers::with_lease(lease));
     app.reached = port_tls::reached(&options, sockets.address, sockets.tls.as_ref());
     let app = Arc::new(app);
     let report = runtime.block_on(async {
@@ -326,7 +336,6 @@ fn app(
         estimate_command: estimate_command(config),
         bound_share: config.estimate.share.map_or(DEFAULT_SHARE, |share| share.0),
         watched: agent.map(AgentHandle::devices),
-        remote: Arc::new(RemoteWorkers::with_lease(lease(options))),
         log_cap: log_cap(config),
         local_worker: agent.map(|agent| agent.info().name.clone()),
         bounds: agent.map(|agent| agent.bounds().clone()),
@@ -480,9 +489,10 @@ fn defaults(config: &Config) -> Defaults {
 }
 
 /// How long workers of other machines may be silent before they are given up.
-fn lease(options: &Options) -> Span {
+fn lease(options: &Options) -> Result<Span, DaemonError> {
     let configured = options.lease.or(options.config.workers.lease);
-    configured.map_or(remote_workers::LEASE, |lease| Span(lease.0))
+    let lease = configured.map_or(remote_workers::LEASE, |lease| Span(lease.0));
+    if lease < SHORTEST_LEASE { Err(DaemonError::Lease(Micros(lease.0))) } else { Ok(lease) }
 }
 
 /// The most bytes of each output that are kept.

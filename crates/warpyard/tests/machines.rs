@@ -89,7 +89,7 @@ fn a_job_runs_on_another_machine_and_its_output_arrives() {
     assert_eq!(server.outcome(&job), "failed");
     let said = server.said(&["logs", "-f", &job]);
     assert!(said.contains("to-out") && said.contains("to-err") && said.ends_with("200000\n"), "{said}");
-    assert_eq!(server.said(&["logs", "--stderr", &job]), "to-err\n");
+    assert_eq!(server.said(&["logs", "--stream", "stderr", &job]), "to-err\n");
     assert_eq!(server.attempts(&job)[0]["worker"], "gpu1");
     eventually("the state that is waited for", || {
         fs::read_dir(worker.data.join("logs")).is_ok_and(|left| left.count() == 0)

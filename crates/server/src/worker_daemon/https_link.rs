@@ -43,6 +43,10 @@ struct Contact {
 impl Contact {
     fn failed(&self, error: &ClientError) {
         self.registered.store(false, Ordering::Release);
+        // The server answered: it was restarted, or has given the worker up, and will know it again at once.
+        if matches!(error, ClientError::Refused(problem) if problem.code == code::NOT_REGISTERED) {
+            return tracing::info!("registering again: {error}");
+        }
         if self.reached.swap(false, Ordering::AcqRel) {
             tracing::warn!("contact with the server is lost: {error}");
         }

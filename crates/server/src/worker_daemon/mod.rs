@@ -32,8 +32,12 @@ use warpyard_worker::agent::{
 use warpyard_worker::inherited::InheritedSettings;
 use warpyard_worker::probe::{self, Choice, ProbeError, ProbePaths};
 
-/// How often the worker examines everything and sends a full report: three in a row may be lost before it is shown as silent.
+/// How often the worker examines everything and sends a full report, unless its lease is short: three in a row may be lost
+/// before it is shown as silent.
 const LOOK_AROUND_EVERY: Duration = Duration::from_secs(5);
+
+/// How many full reports are sent within a lease at least.
+const REPORTS_PER_LEASE: u32 = 6;
 
 /// How long output that the server would not take is kept.
 const UNSHIPPED_KEPT: Duration = Duration::from_secs(30 * 86_400);
@@ -244,7 +248,7 @@ fn agent_settings(
         shared_at,
         max_processes: None,
         max_grace: Span(settings.max_grace.0),
-        every: LOOK_AROUND_EVERY,
+        every: LOOK_AROUND_EVERY.min(Duration::from_micros(settings.lease.0) / REPORTS_PER_LEASE),
         repaired: Box::new(|what| tracing::warn!("{what}")),
     })
 }

@@ -78,6 +78,10 @@ const TABLE: &[(&str, &str, &str, &str)] = &[
     // The request has a secret of its own.
     ("post", "/v1/workers/join", r#"{"secret": "JOIN", "name": "gpu2", "key": "KEY"}"#, "yyyyyyy"),
     ("get", "/v1/workers/self", "", "......y"),
+    ("put", "/v1/workers/self", "{}", "......y"),
+    ("post", "/v1/workers/self/reports", "{}", "......y"),
+    ("get", "/v1/workers/self/assignments", "", "......y"),
+    ("post", "/v1/workers/self/logs/{attempt}/{stream}", "", "......y"),
     ("delete", "/v1/workers/{id}/key", "", "....yy."),
 ];
 
