@@ -47,8 +47,15 @@ impl Contact {
         if matches!(error, ClientError::Refused(problem) if problem.code == code::NOT_REGISTERED) {
             return tracing::info!("registering again: {error}");
         }
-        if self.reached.swap(false, Ordering::AcqRel) {
-            tracing::warn!("contact with the server is lost: {error}");
+        if !self.reached.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        match error {
+            ClientError::Unauthorised { url, .. } => tracing::warn!(
+                "the server at {url} does not accept this worker's key: it was forgotten there, or the server lost its keys; \
+                 to join again, give `warpyard worker` a new token and another data directory"
+            ),
+            _ => tracing::warn!("contact with the server is lost: {error}"),
         }
     }
 
