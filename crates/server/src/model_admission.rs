@@ -279,6 +279,11 @@ pub(crate) fn estimate_view(task: &TaskSpec) -> Option<EstimateView> {
     })
 }
 
+/// Whether so many measurements have a conformal quantile for a share: with fewer, the largest of them covers less than it.
+fn promises_share(count: u64, share: f64) -> bool {
+    (count as f64 + 1.0) * share <= count as f64
+}
+
 fn in_words(task: &TaskSpec, estimate: &ModelEstimate) -> String {
     let size = |bytes: u64| ByteSize(bytes).rounded();
     let percent = (estimate.share * 1000.0).round() / 10.0;
@@ -287,9 +292,12 @@ fn in_words(task: &TaskSpec, estimate: &ModelEstimate) -> String {
         BoundBasis::OtherModels(count) => {
             format!("with the margin that covers {percent} % of {count} models measured here")
         }
-        BoundBasis::SameModel(1) => format!("by one measured run of this model, to cover {percent} %"),
-        BoundBasis::SameModel(count) => {
+        BoundBasis::SameModel(count) if promises_share(count.into(), estimate.share) => {
             format!("by {count} measured runs of this model, to cover {percent} %")
+        }
+        BoundBasis::SameModel(1) => "by one measured run of this model and a margin for repeats".to_owned(),
+        BoundBasis::SameModel(count) => {
+            format!("by the largest of {count} measured runs of this model and a margin for repeats")
         }
     };
     let source = match estimate.source {
