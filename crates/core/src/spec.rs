@@ -478,6 +478,13 @@ pub enum OnLost {
     Hold,
 }
 
+impl OnLost {
+    /// Whether an attempt is run elsewhere when its worker is lost, and so has to have ended here by then.
+    pub fn runs_elsewhere(self) -> bool {
+        self == OnLost::Rerun
+    }
+}
+
 /// How a task may be preempted by a more urgent one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -52,7 +52,7 @@ pub(crate) enum MachineTimer {
 impl Machine {
     pub(crate) fn new(contention: f64, lease: Option<Span>, now: Time) -> Machine {
         // Launches are never lost here, so none is repeated.
-        let settings = Settings { session: 1, lease, launch_timeout: None, machine_restarted: false };
+        let settings = Settings { session: 1, lease, ..Settings::default() };
         Machine::with(contention, settings, now)
     }
 

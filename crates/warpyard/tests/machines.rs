@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use support::{Server, end_all, eventually, output, signal, wait_at, warpyard};
+use support::{Server, end_all, eventually, is_alive, output, signal, wait_at, warpyard};
 
 /// A worker and everything that runs under it.
 struct Worker {
@@ -143,11 +143,13 @@ fn a_worker_that_is_silent_for_longer_than_its_lease_is_lost_and_its_task_runs_e
     let second = Worker::join(&server, "gpu2", &["--gpus", "none"]);
     eventually("the state that is waited for", || server.worker("gpu2")["state"] == "up");
 
-    // The whole machine stops: its agent, and what the agent would end.
+    // The agent stops, which would have ended its attempt: the supervisor does, before the task runs elsewhere.
     let agent = first.process.as_ref().expect("it runs").id();
     signal(agent, Signal::SIGSTOP);
     eventually("the state that is waited for", || server.worker("gpu1")["state"] == "lost");
     eventually("the state that is waited for", || server.read("ran").lines().count() == 2);
+    let first_pid = server.read("ran").split_whitespace().nth(1).and_then(|pid| pid.parse().ok());
+    assert!(!is_alive(first_pid.expect("a process number")), "two copies run at once");
     signal(agent, Signal::SIGCONT);
     eventually("the state that is waited for", || server.worker("gpu1")["state"] == "up");
     fs::write(&gate, "").expect("the gate opens");

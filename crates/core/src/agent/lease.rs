@@ -15,6 +15,17 @@ fn patience(lease: Span) -> Span {
     Span(lease.0 * 2 / 3)
 }
 
+/// Deadlines of a lease where the agent itself cannot act: supervisors hold the attempts to them that may run elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseDeadlines {
+    /// Time at which the latest acknowledged report was sent.
+    pub confirmed: Time,
+    /// Time at which supervisors stop attempts: later than the agent does, which knows more.
+    pub stop_at: Time,
+    /// Time at which they kill them, whatever their grace periods: before the lease expires.
+    pub kill_at: Time,
+}
+
 /// A worker's lease.
 #[derive(Debug)]
 pub(super) struct Lease {
@@ -36,6 +47,11 @@ impl Lease {
     /// Time at which attempts with `on_lost = rerun` are ended.
     pub(super) fn expires(&self) -> Time {
         self.confirmed + patience(self.length)
+    }
+
+    pub(super) fn deadlines(&self) -> LeaseDeadlines {
+        let after = |twelfths: u64| self.confirmed + Span(self.length.0 / 12 * twelfths);
+        LeaseDeadlines { confirmed: self.confirmed, stop_at: after(9), kill_at: after(11) }
     }
 
     pub(super) fn sent(&mut self, seq: u64, now: Time) {

@@ -24,6 +24,7 @@ mod tests;
 #[cfg(feature = "bugs")]
 pub use bugs::Bug;
 pub use input::{FoundRecord, Input, LaunchRefusal, Observation, RecordOwner};
+pub use lease::LeaseDeadlines;
 pub use output::{ForeignRecordId, Output, StopCause};
 pub use state::AttemptState;
 
@@ -65,6 +66,9 @@ pub struct Settings {
     pub launch_timeout: Option<Span>,
     /// Whether the machine was restarted since the last agent ran.
     pub machine_restarted: bool,
+    /// Time at which the latest acknowledged report of an earlier agent was sent, on the same clock; none where there was no
+    /// agent since the machine booted. The server has counted from then on, whatever happened to the agent.
+    pub confirmed: Option<Time>,
 }
 
 /// A worker's agent.
@@ -117,7 +121,8 @@ enum Leaving {
 impl Agent {
     /// Agent without assignments.
     pub fn new(settings: Settings, now: Time) -> Agent {
-        let lease = settings.lease.map(|lease| Lease::new(lease, now));
+        let confirmed = settings.confirmed.map_or(now, |confirmed| confirmed.min(now));
+        let lease = settings.lease.map(|lease| Lease::new(lease, confirmed));
         let mut agent = Agent {
             settings,
             session: settings.session,
@@ -216,6 +221,11 @@ impl Agent {
     /// Time at which the latest acknowledged report was sent; the agent's start if there is none.
     pub fn confirmed(&self) -> Option<Time> {
         self.lease.as_ref().map(Lease::confirmed)
+    }
+
+    /// Deadlines of the lease for supervisors; none where the worker has no lease.
+    pub fn lease_deadlines(&self) -> Option<LeaseDeadlines> {
+        self.lease.as_ref().map(Lease::deadlines)
     }
 
     /// Whether it is shutting down and nothing keeps it any more.

@@ -340,6 +340,22 @@ fn an_attempt_that_was_ended_with_the_lease_does_not_go_on() {
 }
 
 #[test]
+fn an_agent_that_starts_again_continues_the_lease_of_the_one_before() {
+    let confirmed = Some(Time::from_secs(100.0));
+    let settings = Settings { session: 2, lease: Some(LEASE), confirmed, ..Settings::default() };
+    let mut agent = Agent::new(settings, Time::from_secs(112.0));
+    let found =
+        FoundRecord { attempt: id(1), owner: RecordOwner::ThisLog, on_lost: OnLost::Rerun, seen: RUNNING };
+    agent.step(Input::Found(found), Time::from_secs(112.0));
+    agent.step(Input::Timer, Time::from_secs(112.0));
+    let ended = std::iter::from_fn(|| agent.next_output()).any(|output| output == expire(1));
+    assert!(ended, "the server counts from the last report, whatever happened to the agent");
+    let deadlines = agent.lease_deadlines().expect("it has a lease");
+    assert!(Time::from_secs(110.0) < deadlines.stop_at && deadlines.stop_at < deadlines.kill_at);
+    assert!(deadlines.kill_at < Time::from_secs(100.0) + LEASE, "all is over before the lease is");
+}
+
+#[test]
 fn an_agent_whose_session_is_not_the_latest_takes_a_later_one() {
     let mut rig = Rig::with(Settings { session: 6, lease: Some(LEASE), ..Settings::default() });
     let first = rig.report(1.0).expect("an agent presents itself");

@@ -117,7 +117,6 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
         return match Caller::at(*peer, sharing) {
             Ok(Some(caller)) if has_no_pages(&caller) => no_pages(),
             Ok(Some(caller)) => Ok(caller),
-            Ok(None) if looks && is_page => Err(Box::new(login_required(request))),
             Ok(None) => refuse(401, code::NO_ACCOUNT, "you have no account on this machine"),
             Err(e) => Err(Box::new(Refusal::internal(e).into_response())),
         };
@@ -131,6 +130,7 @@ fn caller(app: &App, request: &Request) -> Result<Caller, Box<Response>> {
                 Err(denied) => Err(Box::new(Refusal::from(denied).into_response())),
             },
             Ok(Some(caller)) => Ok(caller),
+            Ok(None) if looks && is_page => Err(Box::new(login_required(request))),
             Ok(None) => refuse(
                 401,
                 code::UNAUTHORISED,

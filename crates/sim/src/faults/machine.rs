@@ -161,6 +161,8 @@ impl Machine {
             lease: self.info.lease,
             launch_timeout: Some(LAUNCH_TIMEOUT),
             machine_restarted,
+            // The file of deadlines is not simulated: a machine without an agent counts as unwatched instead.
+            confirmed: None,
         };
         let mut agent = self.bug.inject_agent(Agent::new(settings, now));
         self.supervisors.records().into_iter().for_each(|found| agent.step(Input::Found(found), now));

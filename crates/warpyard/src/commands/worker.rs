@@ -19,7 +19,7 @@ use warpyard_server::worker_daemon::{Options, WorkerReadyReport, run};
 pub(crate) struct Worker {
     /// Join token, as `warpyard token create --role worker` prints it; needed once
     #[arg(long, value_name = "TOKEN", env = "WARPYARD_JOIN", hide_env_values = true)]
-    join: Option<JoinToken>,
+    join: Option<String>,
     /// Name of the worker [default: the machine's]
     #[arg(long, value_name = "NAME", env = "WARPYARD_NAME", hide_env_values = true)]
     name: Option<String>,
@@ -46,6 +46,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn run(self, context: &Context) -> anyhow::Result<Exit> {
         logging::init(self.log_level.unwrap_or_default(), self.log_format.unwrap_or_default());
+        let join = self.join.as_deref().map(str::parse::<JoinToken>).transpose().context("--join")?;
         let itself = std::env::current_exe().context("this program cannot find its own file")?;
         let env = |name: &str| std::env::var(name).ok();
         let data = match (&context.global.data, env("WARPYARD_DATA")) {
@@ -59,7 +60,7 @@ impl Worker {
         };
         let options = Options {
             data,
-            join: self.join,
+            join,
             name: self.name,
             labels: self.labels.into_iter().collect(),
             gpus: self.gpus,

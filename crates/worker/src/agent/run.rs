@@ -9,13 +9,13 @@ use super::reaper::Reaper;
 use super::records;
 use crate::claim_holder;
 use crate::probe::Gpu;
-use crate::supervise::{Bounds, Spawner, boot_time};
+use crate::supervise::{Bounds, Deadlines, DeadlinesFile, Spawner, boot_time};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use warpyard_core::agent::{self, Input, LaunchRefusal, Observation, Output};
+use warpyard_core::agent::{self, Input, LaunchRefusal, LeaseDeadlines, Observation, Output};
 use warpyard_core::event::WorkerInfo;
 use warpyard_core::protocol::{Assignment, Assignments, AttemptStatus};
 use warpyard_core::spec::ClaimHolder;
@@ -44,6 +44,10 @@ pub struct Agent<L> {
     pending: Option<Assignments>,
     /// Devices of attempts that are assigned or still here.
     granted: BTreeMap<AttemptId, Granted>,
+    /// Where supervisors find the deadlines of the lease; none without a lease.
+    deadlines: Option<DeadlinesFile>,
+    /// The deadlines written last.
+    written: Option<LeaseDeadlines>,
     left: Option<Sender<()>>,
     data: PathBuf,
     poke: PathBuf,
@@ -86,6 +90,7 @@ impl<L: Link + 'static> Agent<L> {
         records::prepare(&data, shared_at.is_some()).map_err(unusable(&data))?;
         let machine_restarted = records::machine_restarted(&data).map_err(unusable(&data))?;
         let session = records::next_session(&data);
+        let deadlines = lease.map(|_| DeadlinesFile::open(&data)).transpose().map_err(unusable(&data))?;
         let devices = Watch::new(probe, rules)?;
         let info = WorkerInfo { name, devices: devices.infos(), cpus, memory, lease, labels };
         let (nudges, receiver) = unbounded();
@@ -103,13 +108,16 @@ impl<L: Link + 'static> Agent<L> {
             shared_at,
             bounds: bounds.clone(),
             max_grace,
+            deadlines: deadlines.as_ref().map(|file| file.path().to_owned()),
             program: spawner.0,
             repaired,
             poke: poke.clone(),
         };
         let mut executor = ProcessExecutor::new(machine, process, reaper);
         let launch_timeout = Some(LAUNCH_TIMEOUT);
-        let settings = agent::Settings { session, lease, launch_timeout, machine_restarted };
+        let earlier = deadlines.as_ref().and_then(|file| Deadlines::read(file.path()));
+        let confirmed = earlier.map(|earlier| Time(earlier.confirmed.as_micros() as u64));
+        let settings = agent::Settings { session, lease, launch_timeout, machine_restarted, confirmed };
         let mut agent = agent::Agent::new(settings, now());
         for found in executor.find()? {
             agent.step(Input::Found(found), now());
@@ -126,11 +134,14 @@ impl<L: Link + 'static> Agent<L> {
             as_of: None,
             pending: None,
             granted: BTreeMap::new(),
+            deadlines,
+            written: None,
             left: None,
             data,
             poke,
             every,
         };
+        agent.write_deadlines();
         // Damage is dealt with, and told, before anyone hears that the worker is there.
         agent.carry_out();
         let thread = thread::Builder::new().name("agent".into()).spawn(move || agent.run());
@@ -157,6 +168,8 @@ impl<L: Link + 'static> Agent<L> {
             if let Some(assignments) = self.pending.take() {
                 self.assign(assignments);
             }
+            // Before anything is launched under them.
+            self.write_deadlines();
             if self.timer.take_if(|at| *at <= now()).is_some() {
                 self.step(Input::Timer);
             }
@@ -172,6 +185,25 @@ impl<L: Link + 'static> Agent<L> {
             if self.agent.may_leave() {
                 return self.leave();
             }
+        }
+    }
+
+    /// Writes the deadlines of the lease for supervisors, if they have changed.
+    fn write_deadlines(&mut self) {
+        let (Some(file), deadlines) = (&self.deadlines, self.agent.lease_deadlines()) else { return };
+        let Some(new) = deadlines.filter(|_| deadlines != self.written) else { return };
+        let since_boot = |time: Time| Duration::from_micros(time.0);
+        let LeaseDeadlines { confirmed, stop_at, kill_at } = new;
+        let written = file.write(Deadlines {
+            confirmed: since_boot(confirmed),
+            stop_at: since_boot(stop_at),
+            kill_at: since_boot(kill_at),
+        });
+        match written {
+            Ok(()) => self.written = Some(new),
+            Err(e) => tell(format_args!(
+                "cannot tell supervisors of the renewed lease, and they may end attempts: {e}"
+            )),
         }
     }
 

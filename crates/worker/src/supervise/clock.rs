@@ -53,6 +53,10 @@ impl Instant {
         Self(clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(Duration::ZERO, Into::into))
     }
 
+    pub(super) fn since_boot(time: Duration) -> Self {
+        Self(time)
+    }
+
     pub(super) fn saturating_duration_since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }

@@ -76,6 +76,9 @@ pub struct Launch {
     /// The datagram socket to notify of changes. Nobody need listen. Called `poke` in the message.
     #[serde(default, rename = "poke")]
     pub notify: Option<PathBuf>,
+    /// The file with the deadlines of the worker's lease, if it has one: an attempt that may run elsewhere is stopped by them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadlines: Option<PathBuf>,
     /// Methods of freezing, in order of preference; signals always remain as the last.
     #[serde(default = "Freezer::all")]
     pub freezers: Vec<Freezer>,
@@ -157,6 +160,7 @@ impl Launch {
             unpack: None,
             session: None,
             notify: None,
+            deadlines: None,
             freezers: Freezer::all(),
         }
     }

@@ -24,6 +24,7 @@ mod attempt;
 mod cgroup;
 mod child;
 mod clock;
+mod deadlines;
 mod freeze;
 mod idle_pool;
 mod launch;
@@ -42,6 +43,7 @@ pub use attempt::{AttemptDir, Inspection, Orphan, ProcessTable, RecordedAttempt,
 pub(crate) use cgroup::{AttemptCgroup, CgroupFds};
 pub use cgroup::{Bounds, CgroupLimit, CgroupParent, DeviceNode, Hierarchy, Limit, SUBGROUP};
 pub use clock::boot_time;
+pub use deadlines::{Deadlines, DeadlinesFile, LEASE_EXPIRED};
 pub use freeze::Freezer;
 pub use launch::{Launch, Session, Unpack, User};
 pub use notify::NotifyListener;

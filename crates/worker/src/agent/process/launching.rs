@@ -65,6 +65,7 @@ impl ProcessExecutor {
         launch.grace_ms = assignment.grace.min(machine.max_grace).0.div_ceil(1000);
         launch.log_cap_bytes = work.log_size.map_or(machine.log_cap, |size| size.min(machine.log_cap));
         launch.notify = Some(machine.poke.clone());
+        launch.deadlines = machine.deadlines.clone();
         Ok(launch)
     }
 

@@ -12,8 +12,8 @@ use super::keep::{self, Layout};
 use super::reaper::Reaper;
 use super::run::tell;
 use crate::supervise::{
-    AttemptDir, Bounds, DesiredRecord, Phase, ProcessRef, RecordError, RecordedAttempt as Record, Spawner,
-    boot_id,
+    AttemptDir, Bounds, DesiredRecord, LEASE_EXPIRED, Phase, ProcessRef, RecordError,
+    RecordedAttempt as Record, Spawner, boot_id,
 };
 use exit::{end_of, lost};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,9 +32,6 @@ const RETIRED_KEPT: usize = 20_000;
 /// Number of retired records removed in one batch.
 const RETIRE_AT_ONCE: usize = 500;
 
-/// Marker file in an attempt's directory: it was ended because the lease expired.
-const LEASE_EXPIRED: &str = "lease-expired";
-
 /// Settings of a process executor: the machine and its limits.
 pub(super) struct Machine {
     pub(super) layout: Layout,
@@ -42,6 +39,8 @@ pub(super) struct Machine {
     pub(super) shared_at: Option<PathBuf>,
     pub(super) bounds: Bounds,
     pub(super) max_grace: Span,
+    /// The file by which supervisors end attempts where the agent does not.
+    pub(super) deadlines: Option<PathBuf>,
     /// This executable, which is also the claim holder.
     pub(super) program: PathBuf,
     pub(super) repaired: Repaired,

@@ -26,6 +26,7 @@ use nix::{
 use super::{
     cgroup::AttemptCgroup,
     clock::{self, Instant, RunningTime},
+    deadlines::{Deadlines, LEASE_EXPIRED},
     freeze::FreezeState,
     launch::Launch,
     notify::Notifier,
@@ -153,6 +154,8 @@ struct Supervisor<'a> {
     freezer: FreezeState,
     /// Next process count, where no cgroup limits their number.
     count_at: Option<Instant>,
+    /// When to look at the deadlines of the worker's lease, where the attempt may run elsewhere.
+    lease_at: Option<Instant>,
     run_state: RunState,
     time: RunningTime,
     /// How the task's first process ended.
@@ -182,6 +185,7 @@ impl<'a> Supervisor<'a> {
             freezer: FreezeState::new(pid, &launch.key, &launch.freezers, cgroup.unified()),
             count_at: (!cgroup.counts_processes() && launch.processes.is_some())
                 .then_some(now + COUNT_INTERVAL),
+            lease_at: (launch.deadlines.is_some() && launch.on_lost.runs_elsewhere()).then_some(now),
             oom: OomWatch::new(&cgroup, launch),
             cgroup,
             run_state: RunState::Running,
@@ -310,7 +314,10 @@ impl<'a> Supervisor<'a> {
             RunState::Terminating { kill_at: at, .. } | RunState::Killing { retry_at: at, .. } => Some(*at),
         };
         let clients = self.terminal.as_ref().and_then(Terminal::next_due);
-        [due, clients, self.notify_at, self.count_at, self.oom.next_due()].into_iter().flatten().min()
+        [due, clients, self.notify_at, self.count_at, self.lease_at, self.oom.next_due()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// When the running time reaches the timeout; none while the task is frozen.
@@ -331,6 +338,9 @@ impl<'a> Supervisor<'a> {
             && self.timeout_at().is_some_and(|at| at <= now)
         {
             return self.terminate(ExitCause::TimedOut, grace, now);
+        }
+        if self.lease_at.is_some_and(|at| at <= now) && self.check_lease(now) {
+            return;
         }
         if self.count_at.is_some_and(|at| at <= now) {
             self.check_process_count(now);
@@ -358,6 +368,34 @@ impl<'a> Supervisor<'a> {
             }
             _ => {}
         }
+    }
+
+    /// Stops the attempt if the lease of its worker was not renewed in time, because it may run elsewhere soon. A file that
+    /// cannot be read says nothing.
+    fn check_lease(&mut self, now: Instant) -> bool {
+        let is_ending = matches!(self.run_state, RunState::Terminating { .. } | RunState::Killing { .. });
+        let deadlines = self.launch.deadlines.as_deref().filter(|_| !is_ending);
+        let Some(path) = deadlines else {
+            self.lease_at = None;
+            return false;
+        };
+        let Some(deadlines) = Deadlines::read(path) else {
+            self.lease_at = Some(now + MAX_RETRY);
+            return false;
+        };
+        let stop_at = Instant::since_boot(deadlines.stop_at);
+        if stop_at > now {
+            self.lease_at = Some(stop_at);
+            return false;
+        }
+        self.lease_at = None;
+        // The attempt directory is the working directory.
+        let _best_effort = File::create(LEASE_EXPIRED);
+        self.outputs
+            .log_note("ended: its worker has been without contact to the server, and it may run elsewhere");
+        let left = Instant::since_boot(deadlines.kill_at).saturating_duration_since(now);
+        self.terminate(ExitCause::Stopped, Duration::from_millis(self.launch.grace_ms).min(left), now);
+        true
     }
 
     /// The exit record of an attempt that is over.
