@@ -308,7 +308,13 @@ impl HistoryStore for SqliteHistory {
     }
 
     fn users(&self) -> Result<Vec<String>, HistoryError> {
-        let mut query = self.db.prepare_cached("SELECT DISTINCT user FROM job ORDER BY user LIMIT 200")?;
+        // Steps through the index from one user to the next: DISTINCT would go through every job.
+        let sql = "WITH RECURSIVE found (user) AS (
+                       SELECT min(user) FROM job
+                       UNION ALL
+                       SELECT (SELECT min(user) FROM job WHERE user > found.user) FROM found WHERE found.user IS NOT NULL)
+                   SELECT user FROM found WHERE user IS NOT NULL LIMIT 200";
+        let mut query = self.db.prepare_cached(sql)?;
         Ok(query.query_map([], |r| r.get(0))?.collect::<rusqlite::Result<_>>()?)
     }
 

@@ -169,3 +169,16 @@ fn an_array_says_no_more_of_what_limits_mean_than_one_task_does() {
     add(5, "broken", 1, "failed", 1);
     assert_eq!(history.promises_kept().expect("read"), [1.0, 0.75, 0.25], "the latest first");
 }
+
+#[test]
+fn each_user_is_listed_once_in_order_and_two_hundred_at_most() {
+    let (_dir, history) = with(&[]);
+    assert_eq!(history.users().expect("read"), Vec::<String>::new());
+    for id in 1..=900 {
+        let sql =
+            "INSERT INTO job (id, name, user, submitted, tasks, priority) VALUES (?1, 'job', ?2, 0, 1, 0)";
+        history.db.execute(sql, params![id, format!("user{:03}", id % 300)]).expect("a row");
+    }
+    let expected: Vec<_> = (0..200).map(|n| format!("user{n:03}")).collect();
+    assert_eq!(history.users().expect("read"), expected);
+}
