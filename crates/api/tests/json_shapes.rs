@@ -163,6 +163,7 @@ fn why_says_it_in_words_and_figures() {
             gpu_type: Vec::new(),
             cpus: "1.5".parse().expect("CPUs"),
             memory_bytes: 0,
+            on: Vec::new(),
             estimate: None,
         },
         free: vec![FreeDevice {

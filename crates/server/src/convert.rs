@@ -483,6 +483,42 @@ mod tests {
     }
 
     #[test]
+    fn names_are_alternatives_and_labels_must_all_hold() {
+        let worker = |id, name: &str, rack: &str, is_local| NamedWorker {
+            id: WorkerId(id),
+            name: name.into(),
+            labels: [("rack".to_owned(), rack.to_owned()), ("room".to_owned(), "2".to_owned())].into(),
+            devices: 0,
+            is_local,
+        };
+        let workers = Workers(vec![
+            worker(0, "here", "a", true),
+            worker(1, "gpu1", "a", false),
+            worker(2, "gpu2", "b", false),
+        ]);
+        let selected = |on: &[&str]| {
+            let on: Vec<_> = on.iter().map(ToString::to_string).collect();
+            let ids = workers.selected(&on).map_err(|problem| problem.message);
+            ids.map(|ids| ids.into_iter().map(|id| id.0).collect::<Vec<_>>())
+        };
+        assert_eq!(selected(&[]), Ok(vec![]), "any");
+        assert_eq!(selected(&["gpu1", "gpu2"]), Ok(vec![1, 2]));
+        assert_eq!(selected(&["rack=a", "room=2"]), Ok(vec![0, 1]));
+        assert_eq!(selected(&["gpu1", "gpu2", "rack=b"]), Ok(vec![2]));
+        assert_eq!(selected(&["gpu9"]), Err("there is no worker 'gpu9'".into()));
+        assert_eq!(selected(&["rack=a", "rack=b"]), Err("no worker is rack=a and rack=b".into()));
+
+        let local =
+            |selected: &[u32]| workers.local(selected.iter().map(|id| WorkerId(*id)).collect(), "a terminal");
+        assert_eq!(local(&[]).expect("the server's own"), [WorkerId(0)]);
+        let refused = local(&[1]).expect_err("not reached there");
+        assert_eq!(refused.message, "a terminal can only be on the server's own machine");
+        assert!(refused.help.is_some_and(|help| help.contains("here")));
+        let alone = Workers(vec![worker(0, "here", "a", true)]);
+        assert_eq!(alone.local(vec![], "a terminal").expect("anywhere"), [], "there is only one place");
+    }
+
+    #[test]
     fn secrets_are_left_out_of_it_and_named() {
         let task = TaskSpec {
             program: Program {

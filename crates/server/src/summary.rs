@@ -9,7 +9,7 @@ use warpyard_core::cluster::{Job, Node, Phase};
 use warpyard_core::command::TaskSelector;
 use warpyard_core::event::Outcome as Ended;
 use warpyard_core::spec::TaskSpec;
-use warpyard_core::{Cluster, NodeId, TaskId, TaskState, Time};
+use warpyard_core::{Cluster, NodeId, TaskId, TaskState, Time, WorkerId};
 
 /// A moment as the interface writes it.
 pub(crate) fn time(at: Time) -> Timestamp {
@@ -129,8 +129,10 @@ pub(crate) fn standing(job: &Job) -> (State, Option<Outcome>) {
 }
 
 /// What a task needs, as the interface says it.
-pub(crate) fn needs(spec: &TaskSpec) -> Needs {
+pub(crate) fn needs(cluster: &Cluster, spec: &TaskSpec) -> Needs {
+    let name = |worker: &WorkerId| cluster.view().worker_name(*worker).to_owned();
     Needs {
+        on: spec.needs.workers.iter().map(name).collect(),
         gpus: u32::from(spec.needs.gpus),
         gpu_memory_bytes: spec.needs.gpu_memory,
         gpu_type: spec.needs.gpu_types.clone(),

@@ -255,7 +255,7 @@ pub(crate) fn explain_in(cluster: &Cluster, policy: &dyn Policy, task: TaskId, n
         },
         text,
         code: Some(why.reason.word().into()),
-        needs: needs(spec),
+        needs: needs(cluster, spec),
         free: if waiting { free(cluster) } else { vec![] },
         ahead,
         position: why.ahead.map(|n| n + 1),

@@ -98,6 +98,7 @@ fn a_job_runs_on_another_machine_and_its_output_arrives() {
     // Labels and names select it; what nobody has is refused with the remedy.
     let job = server.script(&["--on", "rack=a"], "true");
     assert_eq!(server.outcome(&job), "succeeded");
+    assert_eq!(server.json(&["show", &job])["tasks"][0]["needs"]["on"], json!(["gpu1"]));
     let refused = server.ask(&["submit", "--on", "rack=b", "--", "true"]);
     assert_ne!(refused.code, Some(0));
     assert!(

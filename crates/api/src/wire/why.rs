@@ -59,6 +59,9 @@ pub struct Needs {
     pub cpus: MilliCpus,
     /// Main memory in bytes.
     pub memory_bytes: u64,
+    /// Workers it may run on; any if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub on: Vec<String>,
     /// Estimate of its model, where it has one: where the memory on each GPU comes from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Box<EstimateView>>,

@@ -375,7 +375,7 @@ fn how_it_ended(
         outcome: view.outcome,
         text: ended_in_words(&view),
         code: Some("done".into()),
-        needs: views::needs(&TaskSpec { needs, ..TaskSpec::default() }),
+        needs: views::needs(f.cluster(), &TaskSpec { needs, ..TaskSpec::default() }),
         free: vec![],
         ahead: vec![],
         position: None,

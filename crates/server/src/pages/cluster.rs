@@ -103,8 +103,10 @@ impl ClusterPage {
         let (step, every) = distance(seconds, POINTS);
         let axis = Axis::ending(timestamp(now).as_millis(), seconds, tick, step * every);
         let (charts, heat) = drawn(&samples, &axis);
+        let mut workers = views::workers(f.cluster(), watched);
+        frame.remote.annotate(&mut workers, now);
         Ok(ClusterPage {
-            workers: views::workers(f.cluster(), watched).into_iter().map(worker_row).collect(),
+            workers: workers.into_iter().map(worker_row).collect(),
             begun: !samples.is_empty(),
             charts,
             utilisation: samples.iter().any(|(_, s)| s.devices.iter().any(|d| d.busy.is_some())),

@@ -31,6 +31,7 @@ pub(crate) use not_found::{no_asset, not_found_page};
 use crate::app::{App, AppState, UserColours};
 use crate::auth::{LoginError, LoginGrant};
 use crate::http::access::LoginRequired;
+use crate::remote_workers::RemoteWorkers;
 use crate::replica::Reader;
 use crate::serve::Connection;
 use askama::Template;
@@ -155,13 +156,15 @@ struct Frame {
     csrf: String,
     simulation: Option<SimulationBar>,
     colours: Arc<UserColours>,
+    remote: Arc<RemoteWorkers>,
 }
 
 impl Frame {
     fn of(app: &App, headers: &HeaderMap) -> Frame {
         let csrf = app.auth.session_of(headers).map(|s| s.csrf).unwrap_or_default();
         let simulation = app.simulation.as_ref().and_then(SimulationBar::of);
-        Frame { part: headers.contains_key(PART), csrf, simulation, colours: app.shown.colours.clone() }
+        let (colours, remote) = (app.shown.colours.clone(), app.remote.clone());
+        Frame { part: headers.contains_key(PART), csrf, simulation, colours, remote }
     }
 }
 

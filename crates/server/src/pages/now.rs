@@ -6,6 +6,7 @@ use super::rows::{self, Row};
 use super::{Chrome, Frame, PageError, html};
 use crate::app::{AppState, UserColours};
 use crate::forecast_cache::Forecast;
+use crate::remote_workers::RemoteWorkers;
 use crate::replica::Reader;
 use crate::views;
 use askama::Template;
@@ -134,7 +135,7 @@ pub(super) async fn page(State(app): AppState, headers: HeaderMap) -> Result<Res
 impl Now {
     fn of(f: &Reader<'_>, watched: Option<&Watched>, starts: &Forecast, frame: Frame) -> Now {
         let (cluster, now) = (f.cluster(), f.now());
-        let colours = frame.colours.clone();
+        let (colours, remote) = (frame.colours.clone(), frame.remote.clone());
         let gpus = views::gpus(cluster, watched);
         let (line, held_back) = (rows::queued(f, 0, QUEUE_ROWS), rows::array_limited(cluster));
         let nodes = cluster.view().ready_count();
@@ -147,7 +148,7 @@ impl Now {
             free: gpus.iter().filter(|g| g.tasks.is_empty() && g.unavailable.is_none()).count(),
             has_gpus: !gpus.is_empty(),
             tiles: gpus.iter().map(|gpu| tile(gpu, &colours, timestamp(now))).collect(),
-            workers: worker_tiles(f, watched, &colours, timestamp(now)),
+            workers: worker_tiles(f, watched, &remote, &colours),
             more: usize::saturating_sub(nodes + held_back.len(), QUEUE_ROWS),
             line: drawn.collect(),
             running: cluster.view().active(),
@@ -283,10 +284,10 @@ const UNLIMITED: u64 = 1 << 50;
 fn worker_tiles(
     f: &Reader<'_>,
     watched: Option<&Watched>,
+    remote: &RemoteWorkers,
     colours: &UserColours,
-    now: Timestamp,
 ) -> Vec<WorkerTile> {
-    let cluster = f.cluster();
+    let (cluster, now) = (f.cluster(), timestamp(f.now()));
     let machine = |(view, (_, worker)): (WorkerView, (_, &warpyard_core::cluster::Worker))| {
         let (word, class) = match view.state {
             WorkerState::Up => ("up", "free"),
@@ -340,7 +341,9 @@ fn worker_tiles(
             others,
         }
     };
-    views::workers(cluster, watched).into_iter().zip(cluster.workers()).map(machine).collect()
+    let mut views = views::workers(cluster, watched);
+    remote.annotate(&mut views, f.now());
+    views.into_iter().zip(cluster.workers()).map(machine).collect()
 }
 
 fn cpus(milli: u32) -> String {

@@ -25,6 +25,8 @@ pub(crate) fn gpus(cluster: &Cluster, watched: Option<&Watched>) -> Vec<GpuView>
     for (id, used) in cluster.pool().workers() {
         let worker = cluster.worker(id).expect("the pool and the cluster know the same workers");
         let name = &worker.info.name;
+        // Readings are of the worker inside, which alone has no lease.
+        let watched = watched.filter(|_| worker.info.lease.is_none());
         for (index, info, given) in used.devices() {
             let mut tasks = tasks_on(cluster, worker.tasks(), index);
             for task in &mut tasks {
@@ -145,7 +147,8 @@ pub(crate) fn workers(cluster: &Cluster, watched: Option<&Watched>) -> Vec<Worke
             memory_in_use_bytes: host.memory_bytes,
             gpus: worker.info.devices.len() as u32,
             running: worker.tasks().len() as u64,
-            version: env!("CARGO_PKG_VERSION").into(),
+            // Of a worker on another machine only the contact with it tells.
+            version: worker.info.lease.map_or(env!("CARGO_PKG_VERSION"), |_| "").into(),
         })
     };
     cluster.pool().workers().filter_map(view).collect()

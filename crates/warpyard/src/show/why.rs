@@ -96,6 +96,10 @@ pub(super) fn needs(needs: &Needs) -> String {
     if needs.memory_bytes > 0 {
         parts.push(format!("{} of memory", ByteSize(needs.memory_bytes).rounded()));
     }
+    if !needs.on.is_empty() {
+        let workers: Vec<_> = needs.on.iter().map(|name| escape_controls(name).into_owned()).collect();
+        parts.push(format!("on {}", workers.join(" or ")));
+    }
     parts.join(", ")
 }
 
