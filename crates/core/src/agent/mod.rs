@@ -224,7 +224,7 @@ impl Agent {
     }
 
     /// Deadlines of the lease for supervisors; none where the worker has no lease.
-    pub fn lease_deadlines(&self) -> Option<LeaseDeadlines> {
+    pub fn deadlines(&self) -> Option<LeaseDeadlines> {
         self.lease.as_ref().map(Lease::deadlines)
     }
 

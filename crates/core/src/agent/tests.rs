@@ -350,7 +350,7 @@ fn an_agent_that_starts_again_continues_the_lease_of_the_one_before() {
     agent.step(Input::Timer, Time::from_secs(112.0));
     let ended = std::iter::from_fn(|| agent.next_output()).any(|output| output == expire(1));
     assert!(ended, "the server counts from the last report, whatever happened to the agent");
-    let deadlines = agent.lease_deadlines().expect("it has a lease");
+    let deadlines = agent.deadlines().expect("it has a lease");
     assert!(Time::from_secs(110.0) < deadlines.stop_at && deadlines.stop_at < deadlines.kill_at);
     assert!(deadlines.kill_at < Time::from_secs(100.0) + LEASE, "all is over before the lease is");
 }

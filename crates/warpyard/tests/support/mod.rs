@@ -8,10 +8,10 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,8 +35,8 @@ pub(crate) struct Server {
     /// What a shell does before it becomes the server.
     before: Option<&'static str>,
     process: Option<Child>,
-    /// What it said on standard error, once it has ended.
-    said: Option<thread::JoinHandle<String>>,
+    /// What it says on standard error, and the thread that reads it.
+    said: Option<(thread::JoinHandle<()>, Arc<Mutex<String>>)>,
 }
 
 /// What a command printed and exited with.
@@ -164,17 +164,21 @@ impl Server {
             self.up_command().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
         let guard = Watchdog::over(child.id());
         let mut said = BufReader::new(child.stdout.take().expect("piped"));
-        let mut err = child.stderr.take().expect("piped");
-        let err = thread::spawn(move || {
-            let mut text = Vec::new();
-            let _killed = err.read_to_end(&mut text);
-            String::from_utf8_lossy(&text).into_owned()
+        let mut err = BufReader::new(child.stderr.take().expect("piped"));
+        let text = Arc::new(Mutex::new(String::new()));
+        let into = text.clone();
+        let reader = thread::spawn(move || {
+            let mut line = Vec::new();
+            while err.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+                into.lock().expect("nobody panics").push_str(&String::from_utf8_lossy(&line));
+                line.clear();
+            }
         });
         let mut banner = String::new();
         while !banner.contains("  try ") && said.read_line(&mut banner).is_ok_and(|n| n > 0) {}
         drop(guard);
         self.process = Some(child);
-        self.said = Some(err);
+        self.said = Some((reader, text));
         if !banner.contains("  try ") {
             let (status, err) = self.ended();
             panic!("the server did not start ({status}): {banner}{err}");
@@ -195,8 +199,16 @@ impl Server {
         let guard = Watchdog::over(process.id());
         let status = process.wait().expect("it can be waited for");
         drop(guard);
-        let said = self.said.take().expect("it was started").join().expect("it only reads");
+        let (reader, said) = self.said.take().expect("it was started");
+        reader.join().expect("it only reads");
+        let said = std::mem::take(&mut *said.lock().expect("nobody panics"));
         (status, said)
+    }
+
+    /// Whether it has said something on standard error.
+    pub(crate) fn has_said(&self, text: &str) -> bool {
+        let (_, said) = self.said.as_ref().expect("it runs");
+        said.lock().expect("nobody panics").contains(text)
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -190,7 +190,7 @@ impl<L: Link + 'static> Agent<L> {
 
     /// Writes the deadlines of the lease for supervisors, if they have changed.
     fn write_deadlines(&mut self) {
-        let (Some(file), deadlines) = (&self.deadlines, self.agent.lease_deadlines()) else { return };
+        let (Some(file), deadlines) = (&self.deadlines, self.agent.deadlines()) else { return };
         let Some(new) = deadlines.filter(|_| deadlines != self.written) else { return };
         let since_boot = |time: Time| Duration::from_micros(time.0);
         let LeaseDeadlines { confirmed, stop_at, kill_at } = new;
