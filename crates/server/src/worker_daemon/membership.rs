@@ -2,12 +2,13 @@
 //! last, so that a worker which restarts while the server is away still knows what runs here.
 
 use serde::{Deserialize, Serialize};
-use std::io;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use warpyard_api::client::{Client, ClientError, Target};
 use warpyard_api::token::{Fingerprint, JoinToken, Secret};
 use warpyard_api::wire::WorkerSettings;
-use warpyard_worker::supervise::write_atomically;
 
 /// The name of the file.
 const FILE: &str = "membership.json";
@@ -96,7 +97,7 @@ impl Membership {
 
     fn read(data: &Path) -> Result<Option<Membership>, MembershipError> {
         let path = data.join(FILE);
-        let text = match std::fs::read(&path) {
+        let text = match fs::read(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(MembershipError::File { path, source }),
@@ -105,10 +106,12 @@ impl Membership {
         read.map(Some).map_err(|source| MembershipError::File { path, source })
     }
 
+    /// Stores the membership, on disk before this returns: a key that the server takes must not be lost. Nobody else may read
+    /// it, whatever the mode of the directory.
     fn write(&self, data: &Path) -> Result<(), MembershipError> {
         let path = data.join(FILE);
         let text = serde_json::to_vec_pretty(self).expect("strings and numbers can be written");
-        write_atomically(&path, &text).map_err(|source| MembershipError::File { path, source })
+        replace(&path, &text).map_err(|source| MembershipError::File { path, source })
     }
 
     /// A client with the worker's key.
@@ -136,9 +139,47 @@ impl Membership {
     }
 }
 
+/// Replaces a file atomically and durably by one that only its owner may read.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    // A file that was left behind keeps its mode when it is opened again.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    File::open(path.parent().unwrap_or(path))?.sync_all()
+}
+
 fn too_old(server: &str) -> ClientError {
     let said =
         format!("the server at {server} is of a version that knows no workers on other machines; update it");
     let body = warpyard_api::wire::ProblemBody::new(404, warpyard_api::problem::code::NOT_FOUND, said);
     ClientError::Refused(Box::new(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_else_reads_the_key_even_in_a_directory_that_is_open() {
+        let data = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(data.path(), Permissions::from_mode(0o755)).expect("opened");
+        fs::write(data.path().join("membership.new"), "left behind").expect("written");
+        let member = Membership {
+            server: "https://127.0.0.1:7700".into(),
+            ca: None,
+            name: "gpu1".into(),
+            key: "secret".into(),
+            joined: true,
+            settings: None,
+            vouch: false,
+        };
+        member.write(data.path()).expect("stored");
+        let mode = fs::metadata(data.path().join(FILE)).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let again = Membership::take(data.path(), None, || unreachable!("it has a name")).expect("joined");
+        assert_eq!((again.name.as_str(), again.key.as_str()), ("gpu1", "secret"));
+    }
 }
