@@ -50,6 +50,11 @@ pub(super) async fn info(State(app): AppState) -> Result<Json<InfoView>, Refusal
 }
 
 pub(super) async fn workers(State(app): AppState) -> Result<Json<Vec<WorkerView>>, Refusal> {
+    Ok(Json(all_workers(&app).await?))
+}
+
+/// Every worker, with what contact with it and readings of its machine tell.
+pub(super) async fn all_workers(app: &super::App) -> Result<Vec<WorkerView>, Refusal> {
     let watched = app.watched.clone();
     let look = move |f: &crate::replica::Reader<'_>| {
         let watched = watched.as_ref().map(|w| w.lock().expect("nobody panics while looking at devices"));
@@ -61,7 +66,7 @@ pub(super) async fn workers(State(app): AppState) -> Result<Json<Vec<WorkerView>
     workers.retain(|worker| {
         worker.local || worker.state != WorkerState::Lost || app.tokens.has_joined(&worker.id)
     });
-    Ok(Json(workers))
+    Ok(workers)
 }
 
 pub(super) async fn drain(

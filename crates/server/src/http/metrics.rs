@@ -1,8 +1,7 @@
 //! Metrics in the text exposition format of Prometheus. `docs/metrics.md` lists their names; a test compares the two.
 
 use super::refusal::Refusal;
-use super::{AppState, gpus};
-use crate::views;
+use super::{AppState, gpus, machine};
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -11,12 +10,13 @@ use warpyard_api::wire::{State as Standing, WorkerState};
 
 pub(super) async fn metrics(State(app): AppState) -> Result<Response, Refusal> {
     let devices = gpus::all(&app).await?;
+    let workers = machine::all_workers(&app).await?;
     let look = |f: &crate::replica::Reader<'_>| {
         let cluster = f.cluster();
         let policy = cluster.policy().name.clone();
-        (f.index().tasks(), views::workers(cluster, None), policy, cluster.seq(), f.measures())
+        (f.index().tasks(), policy, cluster.seq(), f.measures())
     };
-    let (mut tasks, workers, policy, seq, measures) = app.engine.read(look).await?;
+    let (mut tasks, policy, seq, measures) = app.engine.read(look).await?;
     let coverage = app.engine.read_history(|history| history.bound_coverage()).await?.unwrap_or_default();
     let mut text = Exposition::default();
     text.family("warpyard_info", "gauge", "The server: its version and the policy in force.");
