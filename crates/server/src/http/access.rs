@@ -8,12 +8,14 @@ use super::refusal::Refusal;
 use super::{ASSETS, App, AppState, login_link, tokens};
 use crate::caller::{Access, Caller, PeerCredentials};
 use crate::serve::Connection;
+use axum::body::to_bytes;
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::{AUTHORIZATION, CONNECTION, HOST};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
+use std::time::Duration;
 use warpyard_api::problem::code;
 
 /// Marks a response to a page's request without a login, which the login page replaces; names the page.
@@ -24,7 +26,7 @@ pub(crate) struct LoginRequired(pub(crate) Uri);
 /// session must carry the CSRF token of its pages. Others are refused; those of pages are marked with [`LoginRequired`].
 pub(crate) async fn authenticate(State(app): AppState, mut request: Request, next: Next) -> Response {
     if let Some(refusal) = wrong_host(&app, &request) {
-        return refusal.into_response();
+        return refused(request, refusal.into_response()).await;
     }
     if is_open(request.uri().path()) {
         return next.run(request).await;
@@ -33,17 +35,28 @@ pub(crate) async fn authenticate(State(app): AppState, mut request: Request, nex
         Ok(caller) => {
             let connection = request.extensions().get::<Arc<Connection>>();
             if connection.is_some_and(|connection| !connection.admit(caller.quota_name())) {
-                return too_many_connections();
+                return refused(request, too_many_connections()).await;
             }
             let _seat = match app.seat(&caller) {
                 Ok(seat) => seat,
-                Err(refusal) => return refusal.into_response(),
+                Err(refusal) => return refused(request, refusal.into_response()).await,
             };
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
-        Err(refusal) => *refusal,
+        Err(refusal) => refused(request, *refusal).await,
     }
+}
+
+/// The most of a refused request's body that is read, and for how long.
+const DRAINED: (usize, Duration) = (64 << 10, Duration::from_secs(1));
+
+/// The response of a refused request. Its body is read first, as far as it is small: a client that is still sending it when
+/// the connection is closed sees a broken connection instead of the refusal.
+async fn refused(request: Request, response: Response) -> Response {
+    let (most, within) = DRAINED;
+    let _too_large_or_late = tokio::time::timeout(within, to_bytes(request.into_body(), most)).await;
+    response
 }
 
 /// Authorises a request: the one place where it is decided which roles may ask an endpoint for anything.
@@ -52,7 +65,7 @@ pub(super) async fn authorise(access: Access, request: Request, next: Next) -> R
     match caller.map(|caller| caller.permits(access)) {
         Some(Ok(())) => next.run(request).await,
         None if access == Access::Open => next.run(request).await,
-        Some(Err(denied)) => Refusal::from(denied).into_response(),
+        Some(Err(denied)) => refused(request, Refusal::from(denied).into_response()).await,
         None => Refusal::internal("a request was not authenticated").into_response(),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::super::table::endpoints;
 use super::*;
+use crate::http::refusal::stream_body;
 use crate::testing::{Server, TOKEN, server, task, text};
 use crate::tokens::{NewKind, NewToken, Role};
 use axum::body::Body;
@@ -256,4 +257,32 @@ async fn a_join_request_is_bounded_and_wrong_ones_change_nothing() {
         assert_eq!(peopled.ask(0, "post", "/v1/workers/join", body).await.1["code"], wrong, "{body}");
     }
     assert!(!peopled.server.app.tokens.list().is_empty());
+}
+
+#[tokio::test]
+async fn the_body_of_a_refused_request_is_read_before_it_is_answered() {
+    let peopled = Peopled::new().await;
+    // Nobody, a viewer and a worker: refused by authentication, by role, and by the endpoint's access.
+    for caller in [0, 1, 6] {
+        let (to, from) = tokio::sync::mpsc::channel(1);
+        let sender = tokio::spawn(async move {
+            for part in [r#"{"na"#, r#"me": ""#, r#"fifo"}"#] {
+                if to.send(Ok::<_, std::io::Error>(axum::body::Bytes::from(part))).await.is_err() {
+                    return false;
+                }
+            }
+            true
+        });
+        let mut request = HttpRequest::builder().method("PUT").uri("/v1/policy");
+        if let Some(secret) = &peopled.secrets[caller] {
+            request = request.header(AUTHORIZATION, format!("Bearer {secret}"));
+        }
+        let request = request.header(CONTENT_TYPE, "application/json");
+        let answer = peopled.server.send(request.body(stream_body(from)).expect("a request")).await;
+        assert!(!answer.status().is_success(), "{caller}: {}", answer.status());
+        assert!(
+            sender.await.expect("it only sends"),
+            "{caller}: the connection would break while it is sent"
+        );
+    }
 }
