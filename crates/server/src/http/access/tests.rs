@@ -286,3 +286,49 @@ async fn the_body_of_a_refused_request_is_read_before_it_is_answered() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_worker_speaks_for_itself_only_and_registers_first() {
+    // Job 1 of ann's is placed on the worker `w`, and the caller is the worker `gpu1`.
+    const GPU1: usize = 6;
+    let peopled = Peopled::new().await;
+    let placed = || {
+        peopled.server.engine.read(|f| {
+            let job = f.cluster().job(warpyard_core::JobId(1)).expect("hers");
+            f.cluster()
+                .state(warpyard_core::TaskId { job: job.id, node: 0, index: 0 })
+                .map(|s| format!("{s:?}"))
+        })
+    };
+    let before = placed().await.expect("an engine");
+    let over = r#"{"id": {"session": 1, "seq": 1}, "attempts": [{"attempt": {"task": {"job": 1, "node": 0, "index": 0},
+        "number": 1}, "standing": {"over": {"how": {"exited": 0}, "usage": {}}}}]}"#;
+    let refused = peopled.ask(GPU1, "post", "/v1/workers/self/reports", over).await;
+    assert_eq!((refused.0, refused.1["code"].as_str()), (StatusCode::CONFLICT, Some(code::NOT_REGISTERED)));
+
+    let log = peopled.server.app.layout.lineage().current().log.as_ref().map(ToString::to_string);
+    let registration = |name: &str, labels: Value, log: Option<String>| {
+        let info = json!({"name": name, "devices": [], "cpus": 1000, "memory": 1, "labels": labels});
+        json!({"info": info, "version": "0.1.0", "log": log}).to_string()
+    };
+    let other_log = registration("gpu1", json!({}), Some("another".into()));
+    let refused = peopled.ask(GPU1, "put", "/v1/workers/self", &other_log).await;
+    assert_eq!(refused.1["code"], code::ANOTHER_LOG);
+    let odd = registration("gpu1", json!({"ra ck": "a"}), log.clone());
+    assert_eq!(peopled.ask(GPU1, "put", "/v1/workers/self", &odd).await.1["code"], code::BAD_REQUEST);
+    // Whatever name it gives, it is the one its key belongs to.
+    let as_another = registration("w", json!({"rack": "a"}), log);
+    assert_eq!(peopled.ask(GPU1, "put", "/v1/workers/self", &as_another).await.0, StatusCode::NO_CONTENT);
+    let workers = peopled.server.json("GET", "/v1/workers", None).await;
+    let named: Vec<_> =
+        workers.as_array().expect("a list").iter().map(|w| (&w["name"], &w["local"])).collect();
+    assert_eq!(named, [(&json!("w"), &json!(true)), (&json!("gpu1"), &json!(false))]);
+
+    // An attempt that is another worker's is none of its business: neither its end nor its output.
+    assert_eq!(peopled.ask(GPU1, "post", "/v1/workers/self/reports", over).await.0, StatusCode::ACCEPTED);
+    assert_eq!(placed().await.expect("an engine"), before);
+    for path in ["1.0.0.1/log", "1.0.0.1/../../token", "99.0.0.1/log", "x/log"] {
+        let path = format!("/v1/workers/self/logs/{path}?offset=0");
+        assert_eq!(peopled.ask(GPU1, "post", &path, "forged").await.0, StatusCode::NOT_FOUND, "{path}");
+    }
+}
