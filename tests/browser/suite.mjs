@@ -175,7 +175,8 @@ const stories = {
     await page.goto(`${url}/new`);
     await page.locator(".task").first().waitFor();
     const { $defs } = await api("GET", "/v1/schema/job");
-    const fields = [...Object.keys($defs.JobDoc.properties).filter((n) => n !== "tasks"), ...Object.keys($defs.TaskDoc.properties).map((n) => `tasks[0].${n}`)];
+    const shown = ({ properties }) => Object.keys(properties).filter((n) => !properties[n]["x-form-hidden"]);
+    const fields = [...shown($defs.JobDoc).filter((n) => n !== "tasks"), ...shown($defs.TaskDoc).map((n) => `tasks[0].${n}`)];
     for (const name of fields.filter((n) => n !== "user")) assert.equal(await page.locator(`[data-path="${name}"]`).count(), 1, name);
     assert.equal(await page.locator("#user").count(), 1);
     await page.fill("[data-path='tasks[0].command']", "true");
