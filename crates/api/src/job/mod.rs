@@ -134,9 +134,8 @@ pub struct TaskDoc {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 1, "examples" = [32]))]
     pub batch_size: Option<u64>,
-    /// What the model is run for.
+    /// What the model is run for; inference unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "infer"))]
     pub mode: Option<ModelMode>,
     /// Optimiser of training: sgd, momentum, adam, adamw, rmsprop or adagrad.
     #[serde(skip_serializing_if = "Option::is_none")]
